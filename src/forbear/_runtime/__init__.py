@@ -1,0 +1,1 @@
+"""The only place where time, sleep, timers, locks and dice are real."""

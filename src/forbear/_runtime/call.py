@@ -1,0 +1,121 @@
+"""One call on its way: what it was asked to do, where it stands, and the timer that guards its attempt.
+
+Most calls succeed at once, and such a call pays only for what it used: the run, with its record of attempts, is made at
+the first failure, or when somebody asks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from forbear._runtime.scope import Ambient, deadline_in, world_of
+from forbear._runtime.world import Sleep, World
+from forbear.core.deadline import attempt_limit, ends_at, tightened
+from forbear.core.events import Event, RetryState
+from forbear.core.failure import Failure
+from forbear.core.policy import Policy
+from forbear.core.run import Run
+from forbear.errors import marks
+
+monotonic = time.monotonic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """All that one decorated function, block or call was asked to do. Frozen and shared by all its calls.
+
+    judge: what an error means, given the number of the last mark made before the attempt. rejects: whether a result
+    counts as a failure. on_retry: told before each wait; may return an awaitable. world: how the options change the
+    world. listeners: told every event.
+
+    plain: nothing about time was changed. first_limit: seconds for the first attempt of a call with nothing around it.
+    """
+
+    name: str
+    policy: Policy
+    judge: Callable[[Exception, int], Failure]
+    rejects: Callable[[Any], bool] | None = None
+    on_retry: Callable[[RetryState], Any] | None = None
+    reraise: bool = False
+    world: Callable[[World], World] | None = None
+    sleep: Sleep | None = None
+    listeners: Sequence[Callable[[Event], None]] = ()
+    plain: bool = field(init=False)
+    first_limit: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        policy = self.policy
+        limit = attempt_limit(policy.attempt_timeout, ends_at(0.0, policy.deadline))
+        object.__setattr__(self, "first_limit", limit)
+        object.__setattr__(self, "plain", self.world is None and limit > 0)
+
+
+class Call:
+    """One call under a plan. `outer` is the scope around it, `made` its run once there is one; `marks` the last mark
+    made before the attempt. The rest belongs to the attempt's timer.
+    """
+
+    __slots__ = ("cancelling", "made", "marks", "outer", "plan", "started_at", "task", "timed_out", "timer")
+
+    plan: Plan
+    outer: Ambient
+    started_at: float
+    marks: int
+    made: Run | None
+    timer: Any
+    task: Any
+    cancelling: int
+    timed_out: bool
+
+    @property
+    def call(self) -> Call:
+        """Itself: every scope names the call it belongs to."""
+        return self
+
+    @property
+    def run(self) -> Run:
+        """Where the call stands."""
+        if self.made is None:
+            self.made = Run(self.plan.policy, self.started_at, ends_at(self.started_at, self.plan.policy.deadline))
+        return self.made
+
+    @property
+    def world(self) -> World:
+        """The time and the dice of this call."""
+        around, changed = world_of(self.outer), self.plan.world
+        return around if changed is None else changed(around)
+
+    @property
+    def deadline_at(self) -> float:
+        """The instant by which everything below must end, on the clock of `world`."""
+        return self.run.deadline_at
+
+
+def open_call(plan: Plan, outer: Ambient) -> Call:
+    """A call that begins now. Raises DeadlineExceeded where no time is left for a first attempt."""
+    call = Call()
+    call.plan = plan
+    call.outer = outer
+    call.made = None
+    call.marks = marks.latest
+    if outer is None and plan.plain:
+        call.started_at = monotonic()
+    else:
+        open_inside(call)
+    return call
+
+
+def open_inside(call: Call) -> None:
+    """Obeys what is around the call: a deadline, another world, a test's cap on attempts."""
+    world, policy = call.world, call.plan.policy
+    now = call.started_at = world.clock()
+    cap = world.max_attempts
+    if cap is not None:
+        policy = replace(policy, max_attempts=cap if policy.max_attempts is None else min(cap, policy.max_attempts))
+    deadline_at = tightened(ends_at(now, policy.deadline), deadline_in(world, call.outer, now))
+    run = call.made = Run(policy, now, deadline_at)
+    if run.left(now) <= 0:
+        raise run.given_up("deadline", None, now, 0)

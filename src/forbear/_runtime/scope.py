@@ -1,0 +1,46 @@
+"""What a call inherits from the code around it: time left, time itself, and the call it is part of.
+
+One context variable holds the innermost scope. Tasks and copied contexts inherit it, so a deadline set far above binds
+every call below, and nothing needs to be passed by hand.
+"""
+
+from __future__ import annotations
+
+import math
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Union
+
+from forbear._runtime.world import REAL, World
+
+if TYPE_CHECKING:
+    from forbear._runtime.call import Call
+
+Ambient = Union["Scope", "Call", None]
+
+
+class Scope:
+    """A block that sets a deadline or a world. `deadline_at` is an instant on the clock of `world`."""
+
+    __slots__ = ("call", "deadline_at", "world")
+
+    def __init__(self, world: World, deadline_at: float, call: Call | None) -> None:
+        self.world = world
+        self.deadline_at = deadline_at
+        self.call = call
+
+
+current: ContextVar[Ambient] = ContextVar("forbear_scope", default=None)
+
+
+def world_of(outer: Ambient) -> World:
+    """The world that code in this scope lives in."""
+    return REAL if outer is None else outer.world
+
+
+def deadline_in(world: World, outer: Ambient, now: float) -> float:
+    """The ambient deadline as an instant on the clock of `world`, where it is `now`; infinity if there is none."""
+    if outer is None or outer.deadline_at == math.inf:
+        return math.inf
+    if outer.world.clock == world.clock:
+        return outer.deadline_at
+    return now + outer.deadline_at - outer.world.clock()

@@ -1,0 +1,1 @@
+"""What users touch: the forms of call. Each is a thin front on the same drivers."""

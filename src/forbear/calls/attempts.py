@@ -1,0 +1,186 @@
+"""The block form: retries around a few lines of code that are no function.
+
+    for attempt in attempts(max_attempts=4):        async for attempt in attempts(max_attempts=4):
+        with attempt:                                   async with attempt:
+            ...                                             ...
+
+Decided here: nothing but the form. Each round of the loop is one attempt; what leaves the inner block decides whether
+there is another round. Prevents the silent misuse: a loop without its inner block would run once and retry nothing.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Unpack
+
+from forbear._aio import driver as asyncio_driver
+from forbear._runtime.call import Call, Plan, open_call
+from forbear._runtime.scope import Ambient, current
+from forbear._runtime.steps import accept, fail
+from forbear._sync import driver as blocking_driver
+from forbear.calls.current import Attempt
+from forbear.calls.options import BlockOptions, plan_of
+from forbear.core.decision import Retry
+from forbear.core.failure import Failure
+
+_NO_RESULT: Any = object()
+
+
+class BlockAttempt(Attempt):
+    """One round: enter it around the code that may fail. Set `result` where `retry_if_result` is to judge it."""
+
+    __slots__ = ("_entered", "_is_async", "_outer", "pending", "result")
+
+    def __init__(self, call: Call, is_async: bool) -> None:
+        super().__init__(call)
+        self._is_async = is_async
+        self._entered = False
+        self._outer: Ambient = None
+        self.result: Any = _NO_RESULT
+        self.pending: tuple[Exception, Retry, Failure] | None = None
+
+    def __enter__(self) -> BlockAttempt:
+        if self._is_async:
+            raise TypeError("inside `async for` write `async with attempt:`, so that the attempt can be cut in time")
+        self._enter()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> bool:
+        current.set(self._outer)
+        failed: BaseException | None = error
+        try:
+            if error is None:
+                self._accept()
+        except Exception as rejected:
+            failed = rejected
+        return self._settle(error, failed)
+
+    async def __aenter__(self) -> BlockAttempt:
+        if not self._is_async:
+            raise TypeError("inside a plain `for` write `with attempt:`; for `async with` loop with `async for`")
+        asyncio_driver.begin(self._call)
+        self._enter()
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> bool:
+        current.set(self._outer)
+        failed: BaseException | None = error
+        try:
+            if error is None:
+                asyncio_driver.ended(self._call)
+                self._accept()
+            else:
+                asyncio_driver.translate(self._call, error)
+        except Exception as other:
+            failed = other
+        return self._settle(error, failed)
+
+    @property
+    def ran(self) -> bool:
+        """Whether the block was entered."""
+        return self._entered
+
+    def _enter(self) -> None:
+        self._entered = True
+        self._outer = current.get()
+        current.set(self._call)
+
+    def _accept(self) -> None:
+        if self.result is not _NO_RESULT:
+            accept(self._call, self.result)
+        elif self._call.plan.rejects is not None:
+            raise TypeError("retry_if_result needs the result: set attempt.result = ... inside the block")
+        else:
+            accept(self._call, None)
+
+    def _settle(self, error: BaseException | None, failed: BaseException | None) -> bool:
+        """Whether the block's error is dealt with: another round follows. Raises what it really ended with."""
+        if not isinstance(failed, Exception):
+            return False
+        try:
+            step = fail(self._call, failed)
+            if step is not None:
+                self.pending = (failed, *step)
+                return True
+            if failed is error:
+                return False
+            raise failed
+        finally:
+            del error, failed  # this frame must not keep alive what it raises
+
+
+class Rounds:
+    """The rounds of one call."""
+
+    __slots__ = ("_block", "_call", "_plan")
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._call: Call | None = None
+        self._block: BlockAttempt | None = None
+
+    def __iter__(self) -> Rounds:
+        return self
+
+    def __next__(self) -> BlockAttempt:
+        pending = self._pending()
+        if self._call is not None:
+            if pending is None:
+                raise StopIteration
+            blocking_driver.pause(self._call, *pending)
+        return self._begin(is_async=False)
+
+    def __aiter__(self) -> Rounds:
+        return self
+
+    async def __anext__(self) -> BlockAttempt:
+        pending = self._pending()
+        if self._call is not None:
+            if pending is None:
+                raise StopAsyncIteration
+            await asyncio_driver.pause(self._call, *pending)
+        return self._begin(is_async=True)
+
+    def _pending(self) -> tuple[Exception, Retry, Failure] | None:
+        """How the last round ended: the failure that is to be retried, or None."""
+        block = self._block
+        if block is None:
+            return None
+        if not block.ran:
+            raise RuntimeError(
+                "the loop ran without `with attempt:` (or `async with attempt:`) around its body, so "
+                "nothing would have been retried"
+            )
+        pending, block.pending = block.pending, None
+        return pending
+
+    def _begin(self, is_async: bool) -> BlockAttempt:
+        if self._call is None:
+            self._call = open_call(self._plan, current.get())
+        self._block = BlockAttempt(self._call, is_async)
+        return self._block
+
+
+class Attempts:
+    """What `attempts` returns: a recipe. Every loop over it is a call of its own."""
+
+    __slots__ = ("_plan",)
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def __iter__(self) -> Rounds:
+        return Rounds(self._plan)
+
+    def __aiter__(self) -> Rounds:
+        return Rounds(self._plan)
+
+
+def attempts(**options: Unpack[BlockOptions]) -> Attempts:
+    """Retries around a block: a `for` loop over this with `with attempt:` in it, or both with `async`.
+
+    Takes the options of `retry` but `fallback`. An error that leaves the inner block ends the round; the loop ends
+    after the first round without one, or raises as `retry` does. `attempt` has `number`, `timeout`, `deadline`,
+    `idempotency_key`, `previous_error`, and takes `result` where `retry_if_result` is to judge one.
+    """
+    return Attempts(plan_of("block", options, block=True))

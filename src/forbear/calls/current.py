@@ -1,0 +1,69 @@
+"""What an attempt can ask about itself from inside: its number, its time, and the key that all attempts share."""
+
+from __future__ import annotations
+
+import math
+import threading
+import uuid
+
+from forbear._runtime.call import Call
+from forbear._runtime.scope import current
+from forbear.calls.deadline import Deadline
+
+_making_a_key = threading.Lock()
+
+
+class Attempt:
+    """The attempt that runs here."""
+
+    __slots__ = ("_call", "number")
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self.number = call.run.number
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds left for this attempt, never negative; None where there is no limit. Hand it to the client.
+
+        Attempts around this one and deadline blocks inside it count too: none can give more time than it has itself.
+        """
+        left, scope = math.inf, current.get()
+        if scope is not None:
+            left = scope.deadline_at - scope.world.clock()
+        call: Call | None = self._call
+        while call is not None:
+            run = call.run
+            left = min(left, run.attempt_at + run.limit - call.world.clock())
+            call = None if call.outer is None else call.outer.call
+        return None if left == math.inf else max(0.0, left)
+
+    @property
+    def deadline(self) -> Deadline | None:
+        """The deadline of the whole call; None where there is none."""
+        call = self._call
+        return None if call.deadline_at == math.inf else Deadline.at(call.deadline_at, call.world.clock)
+
+    @property
+    def idempotency_key(self) -> str:
+        """One key for the whole call, made when first asked for, the same in every attempt."""
+        run = self._call.run
+        with _making_a_key:
+            if run.key is None:
+                run.key = str(uuid.uuid4())
+            return run.key
+
+    @property
+    def previous_error(self) -> BaseException | None:
+        """What the attempt before this one ended with; None in the first."""
+        return self._call.run.previous_error
+
+    def __repr__(self) -> str:
+        return f"<attempt {self.number} of {self._call.plan.name}>"
+
+
+def current_attempt() -> Attempt | None:
+    """The attempt that this code runs in, the innermost if calls are nested; None outside of any."""
+    scope = current.get()
+    call = None if scope is None else scope.call
+    return None if call is None else Attempt(call)

@@ -1,0 +1,190 @@
+"""The options of a call: the same names and defaults in every form, gathered here once.
+
+Decided here: how options become a `Plan`, and what the mistakes are told. Must never know in which form the call was
+written.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, TypedDict
+
+from forbear._runtime.call import Plan
+from forbear._runtime.world import Clock, Sleep, World
+from forbear.classify.failures import classify, is_retryable
+from forbear.core.backoff import Backoff, Jitter
+from forbear.core.events import RetryState
+from forbear.core.failure import Failure, Kind
+from forbear.core.policy import LateBackoff, Policy, RetryAfterMode
+from forbear.core.validation import Seconds, flag
+from forbear.errors import CircuitOpenError, ResultRejected, already_retried
+from forbear.observe.hooks import listeners
+
+Retryable = Callable[[Exception], bool] | type[Exception] | tuple[type[Exception], ...]
+
+
+class PolicyOptions(TypedDict, total=False):
+    """The fields of `Policy`, and `policy` itself. All durations are seconds or a `timedelta`."""
+
+    policy: Policy
+    max_attempts: int | None
+    attempt_timeout: Seconds | None
+    deadline: Seconds | None
+    base: Seconds
+    cap: Seconds
+    backoff: Backoff | list[float] | tuple[float, ...] | Callable[[int], float]
+    jitter: Jitter | str
+    minimum_attempt: Seconds
+    retry_after: RetryAfterMode
+    retry_after_jitter: Seconds
+    max_retry_after: Seconds | None
+    late_backoff: LateBackoff
+
+
+class BlockOptions(PolicyOptions, total=False):
+    """What a block form takes: a block has no value that a fallback could replace."""
+
+    retryable: Retryable
+    idempotent: bool
+    retry_if_result: Callable[[Any], bool] | None
+    on_retry: Callable[[RetryState], Any] | None
+    reraise: bool
+    sleep: Sleep | None
+    rng: Clock | None
+    clock: Clock | None
+
+
+class Options(BlockOptions, total=False):
+    """What every other form takes."""
+
+    fallback: Callable[[Exception], Any] | None
+
+
+_POLICY_FIELDS = frozenset(PolicyOptions.__annotations__) - {"policy"}
+_NAMES = frozenset(Options.__annotations__)
+# Names that users of other libraries try first.
+_MEANT = {
+    "attempts": "max_attempts (it counts the first attempt too)",
+    "tries": "max_attempts",
+    "retries": "max_attempts (retries + 1)",
+    "max_retries": "max_attempts (max_retries + 1)",
+    "max_tries": "max_attempts",
+    "stop": "max_attempts and deadline",
+    "wait": "backoff",
+    "timeout": "attempt_timeout for one attempt, deadline for the whole call",
+    "max_time": "deadline",
+    "on": "retryable",
+    "exceptions": "retryable",
+    "retry_on": "retryable",
+    "max_delay": "cap",
+    "delay": "base, or backoff=constant(seconds)",
+    "before_sleep": "on_retry",
+    "on_backoff": "on_retry",
+}
+
+
+def plan_of(name: str, options: Mapping[str, Any], *, block: bool = False) -> Plan:
+    """The plan that the options describe. Raises TypeError for an unknown name, ValueError for a bad value."""
+    for option in options:
+        if option not in _NAMES or (block and option == "fallback"):
+            raise TypeError(_unknown(option, block))
+    hook, rejects = options.get("on_retry"), options.get("retry_if_result")
+    for option, function in (("on_retry", hook), ("retry_if_result", rejects), ("fallback", options.get("fallback"))):
+        if function is not None and not callable(function):
+            raise ValueError(f"{option} must be a function, not {type(function).__name__}")
+    return Plan(
+        name=name,
+        policy=policy_of(options),
+        judge=_judge(options.get("retryable", is_retryable), flag("idempotent", options.get("idempotent", True))),
+        rejects=rejects,
+        on_retry=hook,
+        reraise=flag("reraise", options.get("reraise", False)),
+        world=_world(options.get("clock"), options.get("rng")),
+        sleep=options.get("sleep"),
+        listeners=listeners,
+    )
+
+
+def policy_of(options: Mapping[str, Any]) -> Policy:
+    """The policy among the options, with the fields that stand beside it in the place of its own."""
+    changes = {name: value for name, value in options.items() if name in _POLICY_FIELDS}
+    policy = options.get("policy")
+    if policy is None:
+        try:
+            return _remembered(**changes)
+        except TypeError:  # a list of delays is not hashable
+            return Policy(**changes)
+    if not isinstance(policy, Policy):
+        raise ValueError(f"policy must be a Policy, not {type(policy).__name__}: write policy=Policy(max_attempts=3)")
+    return policy.replace(**changes) if changes else policy
+
+
+@lru_cache(maxsize=256, typed=True)
+def _remembered(**changes: Any) -> Policy:
+    """Policies are frozen: the call form, which names its options anew each time, need not build one each time."""
+    return Policy(**changes)
+
+
+def _unknown(option: str, block: bool) -> str:
+    if option == "fallback" and block:
+        return "a block has no value to replace, so it takes no fallback=: catch RetryError around the loop"
+    if option in _MEANT:
+        return f"there is no option {option}=; use {_MEANT[option]}"
+    close = difflib.get_close_matches(option, _NAMES, n=1)
+    return f"there is no option {option}=" + (f"; did you mean {close[0]}=?" if close else "")
+
+
+_REFUSED = Failure(transient=False, kind=Kind.GAVE_UP)
+
+
+def _judge(retryable: Retryable, idempotent: bool) -> Callable[[Exception, int], Failure]:
+    """What an error means for a call with these options; `since` is the last mark made before the attempt."""
+    rule = _predicate(retryable)
+
+    def judge(error: Exception, since: int) -> Failure:
+        if already_retried(error, since) or isinstance(error, CircuitOpenError):
+            return _REFUSED  # whatever the rule says: to retry it again would multiply
+        failure = classify(error, idempotent=idempotent)
+        if isinstance(error, ResultRejected):
+            return failure
+        transient = bool(rule(error))
+        return failure if transient == failure.transient else replace(failure, transient=transient)
+
+    return judge
+
+
+def _predicate(retryable: Retryable) -> Callable[[Exception], bool]:
+    if isinstance(retryable, (type, tuple)):
+        kinds = retryable if isinstance(retryable, tuple) else (retryable,)
+        for kind in kinds:
+            if not _is_exception_class(kind):
+                raise ValueError(
+                    f"retryable names {kind!r}, which is no Exception class; cancellation is never retried"
+                )
+        return lambda error: isinstance(error, kinds)
+    if not callable(retryable):
+        raise ValueError("retryable must be a function of the error, an exception class or a tuple of classes")
+    return retryable
+
+
+def _is_exception_class(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Exception)
+
+
+def _world(clock: Clock | None, rng: Clock | None) -> Callable[[World], World] | None:
+    """How the options change the world of a call, or None. A clock that brings a world along drives everything."""
+    if clock is None and rng is None:
+        return None
+
+    def change(around: World) -> World:
+        brought = getattr(clock, "world", None)
+        world = brought if isinstance(brought, World) else around
+        if clock is not None and world is around:
+            # The event loop's timers go on in real time: they don't know this clock.
+            world = replace(world, clock=clock, coarse=False)
+        return world if rng is None else replace(world, random=rng)
+
+    return change

@@ -1,0 +1,117 @@
+"""The run of one call: which attempt it is at, what has been waited, what went wrong lately.
+
+A small mutable object with one owner and no lock; the recipe (`Policy`) stays frozen and shared. Decided here: what
+a failed attempt adds to the record, and what the final error tells. Must never know how time passes or who waits.
+Prevents memory that grows with the number of attempts: the record is bounded.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from forbear.core.deadline import attempt_limit, remaining
+from forbear.core.decision import Retry, Stop, decide
+from forbear.core.events import RetryState
+from forbear.core.failure import Failure
+from forbear.core.policy import Policy
+from forbear.errors import AttemptSummary, GiveUpReason, ResultRejected, RetryError, gave_up, type_name
+
+HISTORY = 10  # attempts that a final error remembers: enough to see a pattern, and bounded
+
+
+class Run:
+    """One call under a policy. Instants are numbers on the driver's clock, durations seconds.
+
+    `number` is the current attempt's, from 1; `attempt_at` the instant when it began; `previous_error` what the one
+    before it ended with, `key` the idempotency key once one was asked for.
+    """
+
+    __slots__ = (
+        "attempt_at", "deadline_at", "hint", "history", "key", "number", "policy", "previous_delay", "previous_error",
+        "started_at", "waited",
+    )  # fmt: skip
+
+    def __init__(self, policy: Policy, started_at: float, deadline_at: float) -> None:
+        self.policy = policy
+        self.started_at = self.attempt_at = started_at
+        self.deadline_at = deadline_at
+        self.number = 1
+        self.waited = 0.0
+        self.hint: float | None = None
+        self.previous_delay: float | None = None
+        self.previous_error: BaseException | None = None
+        self.key: str | None = None
+        self.history: deque[AttemptSummary] = deque(maxlen=HISTORY)
+
+    def left(self, now: float) -> float:
+        """Seconds left of the whole call, never negative; may be infinite."""
+        return remaining(self.deadline_at, now)
+
+    @property
+    def limit(self) -> float:
+        """Seconds that the current attempt may take; 0 where no time was left when it began; may be infinite.
+
+        The driver must not begin an attempt with a limit of 0, and must cut it at any other.
+        """
+        return attempt_limit(self.policy.attempt_timeout, self.left(self.attempt_at))
+
+    def failed(self, error: BaseException, failure: Failure, now: float, random: float) -> Retry | Stop:
+        """Adds a failed attempt to the record and decides what now. After a `Retry` the driver calls `resumed`."""
+        answer = decide(
+            self.policy,
+            failure,
+            completed_attempts=self.number,
+            remaining=self.left(now),
+            random=random,
+            previous_delay=self.previous_delay,
+        )
+        self.hint = failure.retry_after
+        self.history.append(
+            AttemptSummary(
+                number=self.number,
+                error_type=type_name(error),
+                status=failure.status,
+                elapsed=max(0.0, now - self.attempt_at),
+                delay=answer.delay if isinstance(answer, Retry) else None,
+            )
+        )
+        if isinstance(answer, Retry) and answer.source == "backoff":
+            self.previous_delay = answer.delay
+        return answer
+
+    def resumed(self, error: BaseException, answer: Retry, now: float) -> None:
+        """The wait is over: the next attempt begins now. `error` becomes the previous one."""
+        self.waited += answer.delay
+        self.previous_error = error
+        self.number += 1
+        self.attempt_at = now
+
+    def given_up(self, reason: GiveUpReason, error: BaseException | None, now: float, attempts: int) -> RetryError:
+        """The final error, with `error` as its cause and all that the record knows."""
+        return gave_up(
+            reason,
+            attempts,
+            error,
+            elapsed=max(0.0, now - self.started_at),
+            waited=self.waited,
+            hint=self.hint,
+            history=tuple(self.history),
+        )
+
+    def state(self, call: str, error: BaseException, failure: Failure, answer: Retry, now: float) -> RetryState:
+        """What a hook is told before the wait that `answer` asks for."""
+        rejected = isinstance(error, ResultRejected)
+        return RetryState(
+            call=call,
+            attempt=self.number,
+            max_attempts=self.policy.max_attempts,
+            delay=answer.delay,
+            source=answer.source,
+            elapsed=max(0.0, now - self.started_at),
+            remaining=self.left(now),
+            kind=failure.kind,
+            status=failure.status,
+            error_type=type_name(error),
+            error=None if rejected else error,
+            result=error.result if isinstance(error, ResultRejected) else None,
+        )

@@ -1,0 +1,285 @@
+"""Every error that forbear raises.
+
+    Exception
+    ├── ApiError                 an HTTP-like failure, for code that has no client library of its own
+    ├── RetryError               the call was given up
+    │   ├── RetriesExhausted     reason "max_attempts"
+    │   ├── DeadlineExceeded     reason "deadline"; a TimeoutError too
+    │   └── BudgetExhausted      reason "budget"
+    ├── CircuitOpenError         refused at once: the service is known to be down
+    ├── ResultRejected           the function returned what `retry_if_result` refuses
+    └── SummaryError             stands in for an error that could not be pickled
+
+Decided here: what a message says, what survives pickling, and the mark by which an outer layer knows that an
+inner one has already retried to the end (without it, three layers of three attempts make 27 requests).
+
+No message or repr holds text of a foreign error, an argument, a header or an address: that is where keys and
+passwords hide. The foreign error itself is at hand as `last_error` and `__cause__`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+GiveUpReason = Literal["max_attempts", "deadline", "budget"]
+
+
+class ApiError(Exception):
+    """A failed answer of an HTTP-like service.
+
+    `status` is the HTTP status, `retry_after` the server's own wait in seconds, or None.
+    """
+
+    def __init__(self, status: int, message: str = "", retry_after: float | None = None) -> None:
+        super().__init__(status, message, retry_after)
+        self.status = status
+        self.message = message
+        self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        return f"{self.status} {self.message}".strip()
+
+
+class ResultRejected(Exception):
+    """The function returned a value that `retry_if_result` refuses. The value is in `result`."""
+
+    def __init__(self, result: object = None) -> None:
+        super().__init__(f"retry_if_result refused a value of type {type(result).__name__}")
+        self.result = result
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.result,))
+
+
+class SummaryError(Exception):
+    """Stands in for an error that could not be pickled.
+
+    `error_type` is that error's qualified class name, `text` what `str()` gave for it (left out of our own text).
+    """
+
+    def __init__(self, error_type: str, text: str = "") -> None:
+        super().__init__(f"{error_type} (the original could not be pickled; its text is in .text)")
+        self.error_type = error_type
+        self.text = text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.error_type, self.text))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptSummary:
+    """One failed attempt, as the final error remembers it. Holds no traceback and no foreign text.
+
+    `number` counts from 1; `error_type` is the qualified class name; `status` the HTTP status if one was known;
+    `elapsed` the seconds the attempt took; `delay` the seconds waited after it (None: no wait followed).
+    """
+
+    number: int
+    error_type: str
+    status: int | None = None
+    elapsed: float = 0.0
+    delay: float | None = None
+
+
+class RetryError(Exception):
+    """The call was given up.
+
+    `reason` says why: "max_attempts", "deadline" or "budget". `attempts` counts the calls of the function,
+    `last_error` (also `__cause__`) is the error of the last one, None only where no attempt was made.
+    `elapsed` and `waited` are seconds, `hint` the server's own last wait in seconds (when to come back), or None.
+    `history` holds the last few attempts, oldest first. `last_result` is the value refused last, if one was.
+    """
+
+    def __init__(
+        self,
+        reason: GiveUpReason,
+        attempts: int,
+        last_error: BaseException | None,
+        *,
+        elapsed: float = 0.0,
+        waited: float = 0.0,
+        hint: float | None = None,
+        history: tuple[AttemptSummary, ...] = (),
+    ) -> None:
+        super().__init__(_gave_up_text(reason, attempts, last_error, elapsed, waited, hint))
+        self.reason: GiveUpReason = reason
+        self.attempts = attempts
+        self.last_error = last_error
+        self.elapsed = elapsed
+        self.waited = waited
+        self.hint = hint
+        self.history = history
+        self.__cause__ = last_error
+
+    @property
+    def last_result(self) -> Any:
+        """The value that `retry_if_result` refused last, or None."""
+        return self.last_error.result if isinstance(self.last_error, ResultRejected) else None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        facts = {"elapsed": self.elapsed, "waited": self.waited, "hint": self.hint, "history": self.history}
+        return (_rebuild, (type(self), self.reason, self.attempts, _picklable(self.last_error), facts))
+
+
+class RetriesExhausted(RetryError):
+    """All attempts that `max_attempts` allows have failed."""
+
+
+class DeadlineExceeded(RetryError, TimeoutError):
+    """The deadline has passed, or leaves no room for the next wait. A `TimeoutError` too."""
+
+
+class BudgetExhausted(RetryError):
+    """The service's retry budget is empty: retrying now would add to an outage."""
+
+
+class CircuitOpenError(Exception):
+    """The circuit breaker is open: nothing was sent. A trial is allowed in `retry_in` seconds."""
+
+    def __init__(self, retry_in: float = 0.0) -> None:
+        super().__init__(f"the circuit is open and nothing was sent; try again in {retry_in:.2f} s")
+        self.retry_in = retry_in
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.retry_in,))
+
+
+_CLASS_OF_REASON: dict[GiveUpReason, type[RetryError]] = {
+    "max_attempts": RetriesExhausted,
+    "deadline": DeadlineExceeded,
+    "budget": BudgetExhausted,
+}
+
+
+def gave_up(reason: GiveUpReason, attempts: int, last_error: BaseException | None, **facts: Any) -> RetryError:
+    """The error of the class that belongs to `reason`."""
+    return _CLASS_OF_REASON[reason](reason, attempts, last_error, **facts)
+
+
+def type_name(error: BaseException | None) -> str:
+    """The qualified class name of an error: `httpx.ReadTimeout`, or `TimeoutError` for a built-in one."""
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+_NEXT_STEP: dict[GiveUpReason, str] = {
+    "max_attempts": "allow more with max_attempts=, or see last_error for what to mend",
+    "deadline": "allow more time with deadline=, or see last_error for what took it",
+    "budget": "the service is failing for everyone: come back later",
+}
+
+
+def _gave_up_text(
+    reason: GiveUpReason,
+    attempts: int,
+    last_error: BaseException | None,
+    elapsed: float,
+    waited: float,
+    hint: float | None,
+) -> str:
+    if last_error is None and elapsed > 0:
+        return f"the block was cut at its deadline after {elapsed:.2f} s; allow more time with deadline(...)"
+    if last_error is None:
+        return f"gave up before the first attempt ({reason}): no time was left; allow more with deadline="
+    count = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+    text = f"gave up after {count} in {elapsed:.2f} s, {waited:.2f} s of it waiting ({reason}); "
+    text += f"the last failed with {type_name(last_error)}; "
+    if hint is not None and reason == "deadline":
+        return text + f"the server asked to come back in {hint:.2f} s"
+    return text + _NEXT_STEP[reason]
+
+
+def _picklable(error: BaseException | None) -> BaseException | None:
+    """The error itself if it survives a round trip, else a summary. Some fail only when they are loaded."""
+    if error is None:
+        return None
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301  # just written by ourselves
+    except Exception:
+        return SummaryError(type_name(error), _text_of(error))
+    return error
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
+def _rebuild(
+    kind: Callable[..., RetryError],
+    reason: GiveUpReason,
+    attempts: int,
+    last_error: BaseException | None,
+    facts: dict[str, Any],
+) -> RetryError:
+    return kind(reason, attempts, last_error, **facts)
+
+
+# ---- the mark against double retries -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaveUp:
+    """What an error that was re-raised after retries carries in `__forbear__`."""
+
+    reason: GiveUpReason
+    attempts: int
+    elapsed: float
+    waited: float
+    serial: float
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Serials count within one process. An error from another one was made during this attempt, or it would
+        # not arrive now: it counts as the newest there is.
+        return (_gave_up_elsewhere, (self.reason, self.attempts, self.elapsed, self.waited))
+
+
+class _Marks:
+    """How many marks were made in this process; lets a mark be told from one that is older than an attempt."""
+
+    latest = 0
+    _numbers = itertools.count(1)
+
+    def next(self) -> int:
+        self.latest = next(self._numbers)
+        return self.latest
+
+
+marks = _Marks()
+_NOTE = "forbear: "
+
+
+def mark(error: BaseException, reason: GiveUpReason, attempts: int, elapsed: float, waited: float) -> None:
+    """Marks an error that is about to be re-raised after retries, and adds a note that says so."""
+    fact = GaveUp(reason=reason, attempts=attempts, elapsed=elapsed, waited=waited, serial=marks.next())
+    # object's own setter: an error that is a frozen dataclass refuses its class's one.
+    object.__setattr__(error, "__forbear__", fact)
+    notes = [note for note in getattr(error, "__notes__", ()) if not note.startswith(_NOTE)]
+    notes.append(f"{_NOTE}gave up after attempt {attempts} in {elapsed:.2f} s, {waited:.2f} s of it waiting ({reason})")
+    object.__setattr__(error, "__notes__", notes)
+
+
+def mark_of(error: BaseException) -> GaveUp | None:
+    """The mark of an error that was re-raised after retries, or None."""
+    fact = getattr(error, "__forbear__", None)
+    return fact if isinstance(fact, GaveUp) else None
+
+
+def already_retried(error: BaseException, since: int) -> bool:
+    """Whether a forbear layer has retried this error to the end since mark number `since`.
+
+    An older mark does not count: the same error object raised again by another call (a module-level constant,
+    a mock's side effect) is a new failure.
+    """
+    fact = mark_of(error)
+    return isinstance(error, RetryError) or (fact is not None and fact.serial > since)
+
+
+def _gave_up_elsewhere(reason: GiveUpReason, attempts: int, elapsed: float, waited: float) -> GaveUp:
+    return GaveUp(reason=reason, attempts=attempts, elapsed=elapsed, waited=waited, serial=float("inf"))

@@ -1,0 +1,1 @@
+"""Where events go: sinks, one file for each."""
