@@ -63,7 +63,7 @@ async def test_a_permanent_error_is_raised_at_once_as_the_same_object() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [asyncio.TimeoutError(), ConnectionResetError(), ApiError(408), ApiError(429), ApiError(500), ApiError(503)]
+    "error", [TimeoutError(), ConnectionResetError(), ApiError(408), ApiError(429), ApiError(500), ApiError(503)]
 )
 def test_what_may_pass_next_time_is_retryable(error: Exception) -> None:
     assert is_retryable(error)

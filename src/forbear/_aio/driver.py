@@ -1,7 +1,8 @@
-"""Carries decisions out under asyncio: awaits the function, cuts an attempt that takes too long, sleeps, raises.
+"""Carries decisions out in async code: awaits the function, cuts an attempt that takes too long, sleeps, raises.
 
-No task is made: an attempt runs in the caller's own task, so context, task groups and `asyncio.timeout` work as if
-forbear were not there. A cancellation by the caller leaves at once, whatever it races with.
+asyncio and whatever runs on it is served here; under trio the call goes on in `trio_driver`. No task is made: an
+attempt runs in the caller's own task, so context, task groups and `asyncio.timeout` work as if forbear were not there.
+A cancellation by the caller leaves at once, whatever it races with.
 """
 
 from __future__ import annotations
@@ -10,23 +11,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+from forbear._aio import trio_driver
+from forbear._aio.waiting import pause
 from forbear._runtime.call import Call, Plan, open_call
-from forbear._runtime.on_asyncio import arm, disarm, disarm_in_time
+from forbear._runtime.on_asyncio import arm, disarm, disarm_in_time, running_loop
 from forbear._runtime.scope import current
-from forbear._runtime.steps import (
-    accept,
-    before_wait,
-    cancelled,
-    check_time,
-    fail,
-    is_awaitable,
-    let_go,
-    log_mistake,
-    resume,
-)  # fmt: skip
+from forbear._runtime.steps import accept, cancelled, fail, late, left_by
 from forbear._runtime.world import REAL
-from forbear.core.decision import Retry
-from forbear.core.failure import Failure
 
 _NO_KWARGS: dict[str, Any] = {}
 _enter, _leave = current.get, current.set
@@ -34,7 +25,6 @@ _enter, _leave = current.get, current.set
 
 def guard(plan: Plan, fn: Callable[..., Awaitable[Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
     """`fn` under the plan, as a coroutine function."""
-    listeners, checked, first_limit = plan.listeners, plan.rejects is not None, plan.first_limit
 
     async def guarded(*args: Any, **kwargs: Any) -> Any:
         # A call may wait for minutes, beside 20,000 others: it keeps no empty dictionary and few variables.
@@ -42,12 +32,15 @@ def guard(plan: Plan, fn: Callable[..., Awaitable[Any]]) -> Callable[..., Corout
         call = open_call(plan, _enter())
         _leave(call)
         try:
+            loop = running_loop()
+            if loop is None:
+                return await trio_driver.drive(call, fn, args, kwargs)
             while True:
                 try:
                     if call.made is None:
-                        arm(call, first_limit, call.started_at, REAL)
+                        arm(call, loop, plan.first_limit, call.started_at, REAL)
                     else:
-                        begin(call)
+                        begin(call, loop)
                     try:
                         result = await fn(*args, **kwargs)
                     except BaseException as caught:
@@ -56,27 +49,23 @@ def guard(plan: Plan, fn: Callable[..., Awaitable[Any]]) -> Callable[..., Corout
                     if call.timed_out:
                         ended(call)
                     disarm_in_time(call)
-                    if checked or listeners:
+                    if plan.rejects is not None or plan.listeners:
                         accept(call, result)
                     return result
                 except Exception as error:
                     step = fail(call, error)
                     if step is None:
                         raise
-                    await pause(call, error, *step)
+                    await pause(call, error, *step, asyncio.sleep)
         finally:
             _leave(call.outer)
 
     return guarded
 
 
-def begin(call: Call) -> None:
+def begin(call: Call, loop: asyncio.AbstractEventLoop) -> None:
     """Starts the timer of the attempt that begins now."""
-    run = call.made
-    if run is None:
-        arm(call, call.plan.first_limit, call.started_at, REAL)
-    else:
-        arm(call, run.limit, run.attempt_at, call.world)
+    arm(call, loop, call.run.limit, call.run.attempt_at, call.world)
 
 
 def ended(call: Call) -> None:
@@ -87,52 +76,17 @@ def ended(call: Call) -> None:
     disarm_in_time(call)
 
 
-async def pause(call: Call, error: Exception, answer: Retry, failure: Failure) -> None:
-    """Tells the hooks, waits, and makes the call ready for the next attempt. Raises DeadlineExceeded if it is late."""
-    try:
-        told = before_wait(call, error, answer, failure)
-        if is_awaitable(told):
-            await heard(told)
-        if call.plan.on_retry is not None:
-            check_time(call, error, answer.delay)
-        let_go(error)
-        slept = (call.plan.sleep or call.world.async_sleep or asyncio.sleep)(answer.delay)
-        if is_awaitable(slept):
-            await slept
-        if asyncio.current_task().cancelling() > call.cancelling:  # type: ignore[union-attr]  # arm() has checked it
-            await asyncio.sleep(0)  # a sleep that did not suspend: the cancellation is delivered here
-        resume(call, error, answer)
-    except asyncio.CancelledError:
-        cancelled(call, waiting=True)
-        raise
-
-
-async def heard(told: Awaitable[Any]) -> None:
-    """Waits for an async hook, whose own errors never change the call."""
-    try:
-        await told
-    except Exception as mistake:
-        log_mistake("on_retry", mistake)
-
-
 def translate(call: Call, caught: BaseException) -> None:
     """What an attempt that ended with `caught` really means, where that is another error; returns where it is not."""
     try:
         disarm(call)
     except asyncio.CancelledError as lost:
+        if isinstance(caught, Exception):
+            cancelled(call, waiting=False)
+            raise lost from caught
+    else:
+        if call.timed_out and isinstance(caught, (asyncio.CancelledError, Exception)):
+            raise late(call) from caught
+    if not isinstance(caught, Exception):
+        left_by(call, caught)
         cancelled(call, waiting=False)
-        if isinstance(caught, asyncio.CancelledError):
-            return
-        raise lost from caught
-    if call.timed_out and isinstance(caught, (asyncio.CancelledError, Exception)):
-        raise late(call) from caught
-    if isinstance(caught, asyncio.CancelledError):
-        cancelled(call, waiting=False)
-
-
-def late(call: Call) -> TimeoutError:
-    """The error of an attempt that its timer has ended; it says which limit that was."""
-    run = call.run
-    if run.policy.attempt_timeout == run.limit:
-        return TimeoutError(f"attempt {run.number} took longer than attempt_timeout={run.limit:g} s")
-    return TimeoutError(f"attempt {run.number} was cut at the deadline, {run.limit:.3g} s after it began")

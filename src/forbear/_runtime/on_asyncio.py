@@ -11,14 +11,17 @@ by the caller always wins, and the task's count of pending cancellations is afte
 from __future__ import annotations
 
 import asyncio
-from asyncio import current_task, get_running_loop
+from asyncio import current_task
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from forbear._runtime.world import World
 
+running_loop = asyncio._get_running_loop  # noqa: SLF001  # public, despite its name
+
 SLOTS_PER_SECOND = 128
 _ENDLESS = float("inf")
+_RESOLUTION = 1e-9  # seconds; the event loop knows no less
 EXACT_BELOW = 0.05  # seconds; a shorter timer would feel the width of a slot
 
 
@@ -43,12 +46,19 @@ class Slot:
         self.handle: asyncio.TimerHandle | None = None
 
 
-def arm(cut: Cut, limit: float, now: float, world: World) -> None:
+def loop_for_block() -> asyncio.AbstractEventLoop:
+    """The loop that an `async with` block of ours runs on. Raises RuntimeError, with the way out, if there is none."""
+    loop = running_loop()
+    if loop is None:
+        raise RuntimeError("`async with` needs asyncio here; under trio use retry(...) and trio.move_on_after(...)")
+    return loop
+
+
+def arm(cut: Cut, loop: asyncio.AbstractEventLoop, limit: float, now: float, world: World) -> None:
     """Cuts the running task `limit` seconds after `now` on the world's clock, unless a disarm comes first.
 
     Infinity: never. The driver must disarm whatever happens.
     """
-    loop = get_running_loop()
     task = current_task(loop)
     if task is None:
         raise RuntimeError("this needs a task to run in: start it with asyncio.run() or asyncio.create_task()")
@@ -114,7 +124,7 @@ def _own_slot(loop: asyncio.AbstractEventLoop, cut: Cut, limit: float, world: Wo
 def _fire_shared(loop: asyncio.AbstractEventLoop, slots: dict[int, Slot], number: int) -> None:
     slot = slots[number]
     early = slot.due - slot.clock()
-    if early > 0:  # a loop may round a timer down
+    if early > _RESOLUTION:  # a loop may round a timer down
         loop.call_later(early, _fire_shared, loop, slots, number)
         return
     del slots[number]
@@ -123,7 +133,7 @@ def _fire_shared(loop: asyncio.AbstractEventLoop, slots: dict[int, Slot], number
 
 def _fire(loop: asyncio.AbstractEventLoop, slot: Slot) -> None:
     early = slot.due - slot.clock()
-    if early > 0:
+    if early > _RESOLUTION:
         slot.handle = loop.call_later(early, _fire, loop, slot)
         return
     _cut_all(slot)

@@ -9,6 +9,7 @@ import logging
 from typing import Any
 
 from forbear._runtime.call import Call
+from forbear._runtime.scope import current
 from forbear.core.decision import Retry, refusal
 from forbear.core.events import AttemptEnded, CallEnded, EndReason, Event, Outcome
 from forbear.core.failure import Failure
@@ -81,6 +82,14 @@ def resume(call: Call, error: Exception, answer: Retry) -> None:
     call.marks = marks.latest
 
 
+def left_by(call: Call, leaving: BaseException) -> None:
+    """Before `leaving`, which is no Exception, goes on its way."""
+    if isinstance(leaving, GeneratorExit) and current.get() is not call:
+        # A coroutine that nobody finished is closed by the garbage collector, in whatever context that runs: the
+        # scope there is not ours to reset.
+        call.outer = current.get()
+
+
 def cancelled(call: Call, *, waiting: bool) -> None:
     """The caller cancelled: an event for those who listen, and nothing else. It is no failure."""
     if call.plan.listeners:
@@ -88,6 +97,14 @@ def cancelled(call: Call, *, waiting: bool) -> None:
         if not waiting:
             _tell_attempt(call, "cancelled", now)
         _tell_end(call, "cancelled", now)
+
+
+def late(call: Call) -> TimeoutError:
+    """The error of an attempt that its timer has ended; it says which limit that was."""
+    run = call.run
+    if run.policy.attempt_timeout == run.limit:
+        return TimeoutError(f"attempt {run.number} took longer than attempt_timeout={run.limit:g} s")
+    return TimeoutError(f"attempt {run.number} was cut at the deadline, {run.limit:.3g} s after it began")
 
 
 def let_go(error: BaseException) -> None:

@@ -10,11 +10,14 @@ there is another round. Prevents the silent misuse: a loop without its inner blo
 
 from __future__ import annotations
 
+import asyncio
 from types import TracebackType
 from typing import Any, Unpack
 
 from forbear._aio import driver as asyncio_driver
+from forbear._aio.waiting import pause
 from forbear._runtime.call import Call, Plan, open_call
+from forbear._runtime.on_asyncio import loop_for_block
 from forbear._runtime.scope import Ambient, current
 from forbear._runtime.steps import accept, fail
 from forbear._sync import driver as blocking_driver
@@ -58,7 +61,7 @@ class BlockAttempt(Attempt):
     async def __aenter__(self) -> BlockAttempt:
         if not self._is_async:
             raise TypeError("inside a plain `for` write `with attempt:`; for `async with` loop with `async for`")
-        asyncio_driver.begin(self._call)
+        asyncio_driver.begin(self._call, loop_for_block())
         self._enter()
         return self
 
@@ -138,7 +141,7 @@ class Rounds:
         if self._call is not None:
             if pending is None:
                 raise StopAsyncIteration
-            await asyncio_driver.pause(self._call, *pending)
+            await pause(self._call, *pending, asyncio.sleep)
         return self._begin(is_async=True)
 
     def _pending(self) -> tuple[Exception, Retry, Failure] | None:

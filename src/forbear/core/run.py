@@ -77,6 +77,9 @@ class Run:
         )
         if isinstance(answer, Retry) and answer.source == "backoff":
             self.previous_delay = answer.delay
+        elif isinstance(answer, Retry) and answer.source == "shortened backoff":
+            # Shortened for one more attempt. Were it done again, attempts would follow each other without a wait.
+            self.policy = self.policy.replace(late_backoff="stop")
         return answer
 
     def resumed(self, error: BaseException, answer: Retry, now: float) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,13 +19,9 @@ def instant_waits(max_attempts: int | None = None) -> Generator[list[float]]:
     """
     waits: list[float] = []
 
-    async def skip(delay: float) -> None:
-        waits.append(delay)
-        await asyncio.sleep(0)
-
     outer = current.get()
     cap = None if max_attempts is None else count("max_attempts", max_attempts)
-    world = replace(world_of(outer), sleep=waits.append, async_sleep=skip, max_attempts=cap)
+    world = replace(world_of(outer), sleep=waits.append, async_sleep=waits.append, max_attempts=cap)
     deadline_at = float("inf") if outer is None else outer.deadline_at
     current.set(Scope(world, deadline_at, None if outer is None else outer.call))
     try:

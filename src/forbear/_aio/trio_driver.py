@@ -1,0 +1,40 @@
+"""Carries decisions out under trio: as the asyncio driver does, with trio's own timeouts and cancel scopes.
+
+trio is not imported: where it runs, it has been loaded by those who use it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from forbear._aio.waiting import pause
+from forbear._runtime.call import Call
+from forbear._runtime.steps import accept, fail, late
+
+
+async def drive(call: Call, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """One call, to its end."""
+    trio = running_trio()
+    while True:
+        try:
+            with trio.move_on_after(call.run.limit) as scope:
+                result = await fn(*args, **kwargs)
+            if scope.cancelled_caught:
+                raise late(call)
+            accept(call, result)
+            return result
+        except Exception as error:
+            step = fail(call, error)
+            if step is None:
+                raise
+            await pause(call, error, *step, trio.sleep)
+
+
+def running_trio() -> Any:
+    """The trio that runs here. Raises RuntimeError where nothing does."""
+    trio = sys.modules.get("trio")
+    if trio is None or not trio.lowlevel.in_trio_run():
+        raise RuntimeError("no event loop runs here: start the program with asyncio.run(main()) or trio.run(main)")
+    return trio
