@@ -21,8 +21,8 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy --strict tests/typing/examples.py
-	$(BIN)/pyright
+	$(BIN)/mypy --strict --disallow-any-decorated tests/typing/examples.py
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/python tests/proofs.py
 
 coverage: $(STAMP)

@@ -11,7 +11,7 @@ from typing import Any
 
 from forbear._aio.waiting import pause
 from forbear._runtime.call import Call
-from forbear._runtime.steps import accept, fail, late
+from forbear._runtime.steps import accept, cancelled, fail, late, left_by
 
 
 async def drive(call: Call, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -30,6 +30,10 @@ async def drive(call: Call, fn: Callable[..., Awaitable[Any]], args: tuple[Any, 
             if step is None:
                 raise
             await pause(call, error, *step, trio.sleep)
+        except BaseException as leaving:
+            left_by(call, leaving)
+            cancelled(call, waiting=False)
+            raise
 
 
 def running_trio() -> Any:

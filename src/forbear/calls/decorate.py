@@ -122,6 +122,8 @@ def _code(fn: Any) -> CodeType | None:
 
 def _is_old_coroutine(fn: Any) -> bool:
     """Made by `types.coroutine`: a generator function whose generators are awaitable."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
     code = _code(fn)
     return code is not None and bool(code.co_flags & inspect.CO_ITERABLE_COROUTINE)
 

@@ -68,8 +68,8 @@ def retry_sync(fn: Any = None, /, **options: Any) -> Any:
     """
     if fn is None:
         return decorator(options, blocking=True)
-    check_call(fn, "retry_sync")
     guard_for(fn, blocking=True)
+    check_call(fn, "retry_sync")
     return guard_blocking(plan_of(name_of(fn), options), fn, options.get("fallback"))()
 
 
