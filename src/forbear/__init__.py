@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from forbear.calls.attempts import Attempts as Attempts
     from forbear.calls.attempts import BlockAttempt as BlockAttempt
     from forbear.calls.attempts import attempts as attempts
+    from forbear.calls.blocking import retry_sync as retry_sync
     from forbear.calls.current import Attempt as Attempt
     from forbear.calls.current import current_attempt as current_attempt
     from forbear.calls.deadline import Deadline as Deadline
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from forbear.calls.options import Options as Options
     from forbear.calls.retry import retry as retry
     from forbear.calls.retry import retry_call as retry_call
-    from forbear.calls.retry import retry_sync as retry_sync
     from forbear.classify.failures import classify as classify
     from forbear.classify.failures import is_retryable as is_retryable
     from forbear.classify.failures import is_transient as is_transient
@@ -66,7 +66,8 @@ _HOME = {
     "calls.deadline": ("Deadline", "current_deadline", "deadline"),
     "calls.delay": ("backoff_delay",),
     "calls.options": ("Options",),
-    "calls.retry": ("retry", "retry_call", "retry_sync"),
+    "calls.blocking": ("retry_sync",),
+    "calls.retry": ("retry", "retry_call"),
     "classify.failures": ("classify", "is_retryable", "is_transient", "status_code_of"),
     "classify.hints": ("retry_after_of",),
     "core.backoff": (

@@ -201,3 +201,10 @@ def test_every_public_name_exists_is_documented_and_known_to_type_checkers() -> 
 def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'retri'"):
         _ = forbear.retri  # type: ignore[attr-defined]
+
+
+def test_blocking_code_loads_no_event_loop() -> None:
+    found = fresh_python(
+        "import sys; from forbear import retry_sync, RetryError; retry_sync(lambda: 1); print('asyncio' in sys.modules)"
+    )
+    assert found == "False"

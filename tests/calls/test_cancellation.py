@@ -90,7 +90,8 @@ FORMS = [call_form, decorated, partial, unknown_kind, with_fallback, block_form,
 
 
 def held_timers(loop: asyncio.AbstractEventLoop) -> int:
-    return sum(len(slot.cuts) for slot in getattr(loop, "_forbear_slots", {}).values())
+    wheel = getattr(loop, "_forbear_wheel", None)
+    return 0 if wheel is None else sum(len(slot.cuts) for slot in wheel.slots.values())
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -349,3 +350,47 @@ def test_a_call_that_the_collector_ends_leaves_the_context_there_alone(run: Run)
         coroutine.send(None)
 
     run(main())
+
+
+def test_a_call_in_the_clean_up_of_a_cancelled_task_works_as_usual(run: Run) -> None:
+    calls: list[int] = []
+
+    async def slow_once() -> str:
+        calls.append(1)
+        if len(calls) == 1:
+            await asyncio.sleep(10)
+        return "cleaned up"
+
+    async def work() -> str:
+        try:
+            await asyncio.sleep(10)
+        except asyncio.CancelledError:
+            cleaned = await retry(slow_once, attempt_timeout=0.01, base=0)
+            assert asyncio.current_task().cancelling() == 1  # type: ignore[union-attr]
+            return cleaned
+        raise AssertionError
+
+    async def main() -> None:
+        task = asyncio.create_task(work())
+        await asyncio.sleep(0)
+        task.cancel()
+        assert await task == "cleaned up"
+
+    run(main())
+    assert calls == [1, 1]
+
+
+def test_a_cancellation_during_a_sleep_that_does_not_suspend_is_not_lost(run: Run) -> None:
+    calls: list[int] = []
+
+    async def fn() -> None:
+        calls.append(1)
+        raise ConnectionError
+
+    async def main() -> None:
+        task = asyncio.create_task(retry(fn, sleep=lambda _: task.cancel()))
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(main())
+    assert calls == [1]

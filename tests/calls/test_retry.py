@@ -224,6 +224,23 @@ def test_the_error_itself_is_raised_where_that_is_asked_for(time: FakeTime) -> N
     assert len(error.__notes__) == 1
 
 
+async def test_one_error_object_raised_by_many_calls_is_a_new_failure_each_time(time: FakeTime) -> None:
+    error = ConnectionError("down")
+    for _ in range(3):
+        for options in ({}, {"reraise": True}):
+            flaky = Flaky(then=error)
+            with pytest.raises((ConnectionError, RetryError)):
+                await retry(flaky.asynchronous, max_attempts=3, **options)  # type: ignore[call-overload]
+            assert flaky.calls == 3
+    for form in (retry_sync(Flaky(then=error), fallback=lambda _: "now", max_attempts=1),
+                 await retry(Flaky(then=error).asynchronous, fallback=lambda _: "now", max_attempts=1)):  # fmt: skip
+        assert form == "now"
+    with pytest.raises(ConnectionError):  # an old mark does not make a permanent error one that was given up
+        retry_sync(Flaky(then=error), fallback=lambda _: "now", retryable=lambda _: False)
+    with pytest.raises(ConnectionError):
+        await retry(Flaky(then=error).asynchronous, fallback=lambda _: "now", retryable=lambda _: False)
+
+
 async def test_a_fallback_answers_for_a_call_that_was_given_up(time: FakeTime) -> None:
     errors: list[Exception] = []
 
@@ -244,14 +261,23 @@ async def test_a_fallback_answers_for_a_call_that_was_given_up(time: FakeTime) -
         await retry(Flaky(then=ValueError("permanent")).asynchronous, fallback=lambda _: "never")
 
 
-def test_a_hook_that_takes_its_time_does_not_move_the_deadline(time: FakeTime) -> None:
+async def test_a_hook_that_takes_its_time_does_not_move_the_deadline(time: FakeTime) -> None:
     def slow(_: RetryState) -> None:
         time.advance(9)
 
+    async def slow_async(_: RetryState) -> None:
+        await asyncio.sleep(9)
+
+    options: dict[str, Any] = {"deadline": 10, "base": 2, "jitter": "none"}
     flaky = Flaky(then=ConnectionError)
     with pytest.raises(DeadlineExceeded) as caught:
-        retry_sync(flaky, on_retry=slow, deadline=10, base=2, jitter="none")
+        retry_sync(flaky, on_retry=slow, **options)
     assert (flaky.calls, time.now, caught.value.attempts) == (1, 9, 1)
+    for hook in (slow, slow_async):
+        flaky, began = Flaky(then=ConnectionError), time.now
+        with pytest.raises(DeadlineExceeded) as caught:
+            await retry(flaky.asynchronous, on_retry=hook, **options)
+        assert (flaky.calls, time.now - began, caught.value.attempts) == (1, 9, 1)
 
 
 def test_local_refusals_are_never_retried(time: FakeTime) -> None:

@@ -77,6 +77,13 @@ async def test_real_sockets_and_threads_get_the_patience_they_need() -> None:
         assert fake.now == 0
 
 
+async def test_a_timer_whose_attempt_has_ended_does_not_move_time() -> None:
+    with FakeTime(patience=0.01) as fake:
+        assert await retry(Flaky("done").asynchronous) == "done"
+        await asyncio.to_thread(time.sleep, 0.1)
+        assert fake.now == 0
+
+
 async def test_blocking_waits_move_time_at_once_also_in_threads() -> None:
     with FakeTime() as fake:
         context = contextvars.copy_context()

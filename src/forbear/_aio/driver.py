@@ -14,7 +14,7 @@ from typing import Any
 from forbear._aio import trio_driver
 from forbear._aio.waiting import pause
 from forbear._runtime.call import Call, Plan, open_call
-from forbear._runtime.on_asyncio import arm, disarm, disarm_in_time, running_loop
+from forbear._runtime.on_asyncio import arm, disarm, disarm_in_time
 from forbear._runtime.scope import current
 from forbear._runtime.steps import accept, cancelled, fail, late, left_by
 from forbear._runtime.world import REAL
@@ -32,61 +32,72 @@ def guard(plan: Plan, fn: Callable[..., Awaitable[Any]]) -> Callable[..., Corout
         call = open_call(plan, _enter())
         _leave(call)
         try:
-            loop = running_loop()
-            if loop is None:
-                return await trio_driver.drive(call, fn, args, kwargs)
             while True:
+                if not begin(call):
+                    return await trio_driver.drive(call, fn, args, kwargs)
                 try:
-                    if call.made is None:
-                        arm(call, loop, plan.first_limit, call.started_at, REAL)
-                    else:
-                        begin(call, loop)
-                    try:
-                        result = await fn(*args, **kwargs)
-                    except BaseException as caught:
-                        translate(call, caught)
-                        raise
-                    if call.timed_out:
-                        ended(call)
-                    disarm_in_time(call)
+                    result = await fn(*args, **kwargs)
+                    finish(call)
                     if plan.rejects is not None or plan.listeners:
                         accept(call, result)
                     return result
-                except Exception as error:
-                    step = fail(call, error)
-                    if step is None:
+                except BaseException as error:
+                    if not failed(call, error):
                         raise
-                    await pause(call, error, *step, asyncio.sleep)
+                    await pause(call, asyncio.sleep)
         finally:
             _leave(call.outer)
 
     return guarded
 
 
-def begin(call: Call, loop: asyncio.AbstractEventLoop) -> None:
-    """Starts the timer of the attempt that begins now."""
-    arm(call, loop, call.run.limit, call.run.attempt_at, call.world)
+def begin(call: Call) -> bool:
+    """Starts the timer of the attempt that begins now. False where no asyncio loop runs."""
+    run = call.made
+    if run is None:
+        return arm(call, call.plan.first_limit, call.started_at, REAL)
+    return arm(call, run.limit, run.attempt_at, call.world)
 
 
-def ended(call: Call) -> None:
-    """The attempt has returned. Raises TimeoutError where it swallowed its cancellation: what it brings is too late."""
+def finish(call: Call) -> None:
+    """The attempt has returned. Raises where it swallowed its cancellation: what it brings is too late."""
     if call.timed_out:
         disarm(call)
         raise late(call)
     disarm_in_time(call)
 
 
-def translate(call: Call, caught: BaseException) -> None:
-    """What an attempt that ended with `caught` really means, where that is another error; returns where it is not."""
+def failed(call: Call, caught: BaseException) -> bool:
+    """The attempt ended with `caught`: True where a wait and another attempt follow, False where it leaves as it is.
+
+    Raises what has to leave instead: RetryError, or what `caught` really means.
+    """
+    error = meaning(call, caught)
     try:
-        disarm(call)
-    except asyncio.CancelledError as lost:
-        if isinstance(caught, Exception):
-            cancelled(call, waiting=False)
-            raise lost from caught
-    else:
-        if call.timed_out and isinstance(caught, (asyncio.CancelledError, Exception)):
-            raise late(call) from caught
-    if not isinstance(caught, Exception):
-        left_by(call, caught)
-        cancelled(call, waiting=False)
+        if error is None:
+            return False
+        again = fail(call, error)
+        if not again and error is not caught:
+            raise error
+        return again
+    finally:
+        del error, caught  # a frame must not keep alive what it raises
+
+
+def meaning(call: Call, caught: BaseException) -> Exception | None:
+    """The failure that `caught` stands for; None where it is none. Raises CancelledError where one got lost in it."""
+    if call.task is not None:  # else `finish` has already taken the timer down
+        try:
+            disarm(call)
+        except asyncio.CancelledError as lost:
+            if isinstance(caught, Exception):
+                cancelled(call, waiting=False)
+                raise lost from caught
+        else:
+            if call.timed_out and isinstance(caught, (asyncio.CancelledError, Exception)):
+                return late(call, caught)
+    if isinstance(caught, Exception):
+        return caught
+    left_by(call, caught)
+    cancelled(call, waiting=False)
+    return None

@@ -26,10 +26,9 @@ async def drive(call: Call, fn: Callable[..., Awaitable[Any]], args: tuple[Any, 
             accept(call, result)
             return result
         except Exception as error:
-            step = fail(call, error)
-            if step is None:
+            if not fail(call, error):
                 raise
-            await pause(call, error, *step, trio.sleep)
+            await pause(call, trio.sleep)
         except BaseException as leaving:
             left_by(call, leaving)
             cancelled(call, waiting=False)

@@ -15,34 +15,33 @@ from forbear._runtime.steps import (
     let_go,
     log_mistake,
     resume,
+    taken,
 )
-from forbear.core.decision import Retry
-from forbear.core.failure import Failure
 
 
-async def pause(
-    call: Call, error: Exception, answer: Retry, failure: Failure, loop_sleep: Callable[[float], Awaitable[Any]]
-) -> None:
+async def pause(call: Call, loop_sleep: Callable[[float], Awaitable[Any]]) -> None:
     """Tells the hooks, waits, and makes the call ready for the next attempt. Raises DeadlineExceeded if it is late.
 
     `loop_sleep` is the event loop's own sleep.
     """
+    pending = taken(call)
+    delay = pending.answer.delay
     try:
-        told = before_wait(call, error, answer, failure)
+        told = before_wait(call, pending)
         if is_awaitable(told):
             await heard(told)
         if call.plan.on_retry is not None:
-            check_time(call, error, answer.delay)
-        let_go(error)
+            check_time(call, pending.error, delay)
+        let_go(pending.error)
         sleep = call.plan.sleep or call.world.async_sleep
         if sleep is None:
-            await loop_sleep(answer.delay)
+            await loop_sleep(delay)
         else:
-            slept = sleep(answer.delay)
+            slept = sleep(delay)
             if is_awaitable(slept):
                 await slept
             await loop_sleep(0)  # it may not have suspended; a cancellation that waits for that is delivered here
-        resume(call, error, answer)
+        resume(call, pending)
     except BaseException as leaving:
         if not isinstance(leaving, Exception):
             left_by(call, leaving)

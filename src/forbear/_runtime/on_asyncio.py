@@ -20,9 +20,10 @@ from forbear._runtime.world import World
 running_loop = asyncio._get_running_loop  # noqa: SLF001  # public, despite its name
 
 SLOTS_PER_SECOND = 128
+EXACT_BELOW = 0.05  # seconds; a shorter timer would feel the width of a slot
+NEEDS_ASYNCIO = "`async with` needs asyncio here; under trio use retry(...) and trio.move_on_after(...)"
 _ENDLESS = float("inf")
 _RESOLUTION = 1e-9  # seconds; the event loop knows no less
-EXACT_BELOW = 0.05  # seconds; a shorter timer would feel the width of a slot
 
 
 class Cut(Protocol):
@@ -35,30 +36,61 @@ class Cut(Protocol):
 
 
 class Slot:
-    """All that ends at one instant, in the order in which it began. `handle` is set where a slot serves only one."""
+    """All that ends between two instants, `opens_at` and `due`, in the order in which it began.
 
-    __slots__ = ("clock", "cuts", "due", "handle")
+    `handle` is set where a slot serves only one.
+    """
 
-    def __init__(self, due: float, clock: Callable[[], float]) -> None:
+    __slots__ = ("clock", "cuts", "due", "handle", "opens_at")
+
+    def __init__(self, opens_at: float, due: float, clock: Callable[[], float]) -> None:
+        self.opens_at = opens_at
         self.due = due
         self.clock = clock
         self.cuts: dict[Cut, None] = {}
         self.handle: asyncio.TimerHandle | None = None
 
 
-def loop_for_block() -> asyncio.AbstractEventLoop:
-    """The loop that an `async with` block of ours runs on. Raises RuntimeError, with the way out, if there is none."""
-    loop = running_loop()
-    if loop is None:
-        raise RuntimeError("`async with` needs asyncio here; under trio use retry(...) and trio.move_on_after(...)")
-    return loop
+class Wheel:
+    """The shared slots of one event loop; it lives and dies with its loop. `last` is the slot that was used last."""
+
+    __slots__ = ("last", "loop", "slots")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.slots: dict[int, Slot] = {}
+        self.last = Slot(_ENDLESS, _ENDLESS, loop.time)
+
+    def slot_for(self, ends_at: float, clock: Callable[[], float]) -> Slot:
+        """The slot for what ends at an instant on `clock`, which is the loop's."""
+        number = int(ends_at * SLOTS_PER_SECOND) + 1
+        slot = self.slots.get(number)
+        if slot is None:
+            due = number / SLOTS_PER_SECOND
+            slot = self.slots[number] = Slot((number - 1) / SLOTS_PER_SECOND, due, clock)
+            self.loop.call_later(due - clock(), self._fire, number)
+        self.last = slot
+        return slot
+
+    def _fire(self, number: int) -> None:
+        slot = self.slots[number]
+        early = slot.due - slot.clock()
+        if early > _RESOLUTION:  # a loop may round a timer down
+            self.loop.call_later(early, self._fire, number)
+            return
+        del self.slots[number]
+        slot.opens_at = _ENDLESS  # nobody joins it any more
+        _cut_all(slot)
 
 
-def arm(cut: Cut, loop: asyncio.AbstractEventLoop, limit: float, now: float, world: World) -> None:
+def arm(cut: Cut, limit: float, now: float, world: World) -> bool:
     """Cuts the running task `limit` seconds after `now` on the world's clock, unless a disarm comes first.
 
-    Infinity: never. The driver must disarm whatever happens.
+    Infinity: never. False, and nothing done, where no asyncio loop runs. The driver must disarm whatever happens.
     """
+    loop: Any = running_loop()
+    if loop is None:
+        return False
     task = current_task(loop)
     if task is None:
         raise RuntimeError("this needs a task to run in: start it with asyncio.run() or asyncio.create_task()")
@@ -66,15 +98,19 @@ def arm(cut: Cut, loop: asyncio.AbstractEventLoop, limit: float, now: float, wor
     cut.task = task
     cut.cancelling = task.cancelling()
     if EXACT_BELOW <= limit < _ENDLESS and world.coarse:
-        number = int((now + limit) * SLOTS_PER_SECOND) + 1
+        ends_at = now + limit
         try:
-            slot = loop._forbear_slots[number]  # type: ignore[attr-defined]  # noqa: SLF001  # ours
-        except (AttributeError, KeyError):
-            slot = _new_shared_slot(loop, number, world)
+            wheel = loop._forbear_wheel  # noqa: SLF001  # ours
+        except AttributeError:
+            wheel = loop._forbear_wheel = Wheel(loop)  # noqa: SLF001
+        slot = wheel.last  # calls that begin together mostly end in the same slot
+        if not slot.opens_at <= ends_at < slot.due:
+            slot = wheel.slot_for(ends_at, world.timer_clock)
         slot.cuts[cut] = None
         cut.timer = slot
     else:
         cut.timer = None if limit == _ENDLESS else _own_slot(loop, cut, limit, world)
+    return True
 
 
 def disarm(cut: Cut) -> None:
@@ -85,7 +121,7 @@ def disarm(cut: Cut) -> None:
     """
     task = cut.task
     disarm_in_time(cut)
-    if task is None:  # the timer could not be started
+    if task is None:  # it has been disarmed before
         return
     if cut.timed_out:
         task.uncancel()
@@ -103,38 +139,19 @@ def disarm_in_time(cut: Cut) -> None:
             slot.handle.cancel()
 
 
-def _new_shared_slot(loop: Any, number: int, world: World) -> Slot:
-    slots: dict[int, Slot] | None = getattr(loop, "_forbear_slots", None)
-    if slots is None:
-        slots = loop._forbear_slots = {}  # noqa: SLF001  # lives and dies with its loop; nothing of ours is bound to it
-    slot = slots[number] = Slot(number / SLOTS_PER_SECOND, world.timer_clock)
-    loop.call_later(slot.due - world.timer_clock(), _fire_shared, loop, slots, number)
-    return slot
-
-
 def _own_slot(loop: asyncio.AbstractEventLoop, cut: Cut, limit: float, world: World) -> Slot:
     if world.attach is not None:
         world.attach(loop)
-    slot = Slot(world.timer_clock() + limit, world.timer_clock)
-    slot.handle = loop.call_later(limit, _fire, loop, slot)
+    slot = Slot(_ENDLESS, world.timer_clock() + limit, world.timer_clock)
+    slot.handle = loop.call_later(limit, _fire_own, loop, slot)
     slot.cuts[cut] = None
     return slot
 
 
-def _fire_shared(loop: asyncio.AbstractEventLoop, slots: dict[int, Slot], number: int) -> None:
-    slot = slots[number]
-    early = slot.due - slot.clock()
-    if early > _RESOLUTION:  # a loop may round a timer down
-        loop.call_later(early, _fire_shared, loop, slots, number)
-        return
-    del slots[number]
-    _cut_all(slot)
-
-
-def _fire(loop: asyncio.AbstractEventLoop, slot: Slot) -> None:
+def _fire_own(loop: asyncio.AbstractEventLoop, slot: Slot) -> None:
     early = slot.due - slot.clock()
     if early > _RESOLUTION:
-        slot.handle = loop.call_later(early, _fire, loop, slot)
+        slot.handle = loop.call_later(early, _fire_own, loop, slot)
         return
     _cut_all(slot)
 

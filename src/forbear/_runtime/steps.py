@@ -12,7 +12,7 @@ from forbear._runtime.call import Call
 from forbear._runtime.scope import current
 from forbear.core.decision import Retry, refusal
 from forbear.core.events import AttemptEnded, CallEnded, EndReason, Event, Outcome
-from forbear.core.failure import Failure
+from forbear.core.run import Pending
 from forbear.errors import ResultRejected, mark, marks, type_name
 
 logger = logging.getLogger("forbear")
@@ -29,10 +29,10 @@ def accept(call: Call, result: object) -> None:
         _tell_end(call, "success", now)
 
 
-def fail(call: Call, error: Exception) -> tuple[Retry, Failure] | None:
-    """The attempt ended with `error`: the wait that follows, or None where the error itself must leave as it is.
+def fail(call: Call, error: Exception) -> bool:
+    """The attempt ended with `error`: True where a wait follows, False where the error itself must leave as it is.
 
-    Raises RetryError, caused by `error`, where the call is given up.
+    The wait is then in `call.run.pending`. Raises RetryError, caused by `error`, where the call is given up.
     """
     plan, run, world = call.plan, call.run, call.world
     now = world.clock()
@@ -41,22 +41,32 @@ def fail(call: Call, error: Exception) -> tuple[Retry, Failure] | None:
     answer = run.failed(error, failure, now, random)
     _tell_attempt(call, "failure", now, error)
     if isinstance(answer, Retry):
-        return answer, failure
+        run.pending = Pending(error, answer, failure)
+        return True
     _tell_end(call, answer.reason, now, error)
     if answer.reason == "permanent" or answer.reason == "unsafe":
-        return None
+        return False
     if plan.reraise and not isinstance(error, ResultRejected):
         mark(error, answer.reason, run.number, now - run.started_at, run.waited)
-        return None
+        return False
     raise run.given_up(answer.reason, error, now, run.number) from error
 
 
-def before_wait(call: Call, error: Exception, answer: Retry, failure: Failure) -> Any:
+def taken(call: Call) -> Pending:
+    """The failure that the wait which begins is for; from here on only the driver's wait knows it."""
+    run = call.run
+    pending, run.pending = run.pending, None
+    if pending is None:
+        raise RuntimeError("no attempt has failed")
+    return pending
+
+
+def before_wait(call: Call, pending: Pending) -> Any:
     """Tells the hooks about the wait that begins; what `on_retry` returned, which may be an awaitable."""
     plan = call.plan
     if plan.on_retry is None and not plan.listeners:
         return None
-    state = call.run.state(plan.name, error, failure, answer, call.world.clock())
+    state = call.run.state(plan.name, pending, call.world.clock())
     _tell(call, state)
     if plan.on_retry is None:
         return None
@@ -67,7 +77,7 @@ def before_wait(call: Call, error: Exception, answer: Retry, failure: Failure) -
         return None
 
 
-def check_time(call: Call, error: Exception, needed: float = 0.0) -> float:
+def check_time(call: Call, error: BaseException, needed: float = 0.0) -> float:
     """The instant now. Raises DeadlineExceeded where a wait of `needed` seconds would end too late for an attempt."""
     run, now = call.run, call.world.clock()
     if run.left(now) <= needed:
@@ -76,9 +86,9 @@ def check_time(call: Call, error: Exception, needed: float = 0.0) -> float:
     return now
 
 
-def resume(call: Call, error: Exception, answer: Retry) -> None:
+def resume(call: Call, pending: Pending) -> None:
     """The wait is over: the next attempt begins, if there is time left for it."""
-    call.run.resumed(error, answer, check_time(call, error))
+    call.run.resumed(pending, check_time(call, pending.error))
     call.marks = marks.latest
 
 
@@ -99,12 +109,16 @@ def cancelled(call: Call, *, waiting: bool) -> None:
         _tell_end(call, "cancelled", now)
 
 
-def late(call: Call) -> TimeoutError:
+def late(call: Call, cause: BaseException | None = None) -> TimeoutError:
     """The error of an attempt that its timer has ended; it says which limit that was."""
     run = call.run
     if run.policy.attempt_timeout == run.limit:
-        return TimeoutError(f"attempt {run.number} took longer than attempt_timeout={run.limit:g} s")
-    return TimeoutError(f"attempt {run.number} was cut at the deadline, {run.limit:.3g} s after it began")
+        text = f"attempt {run.number} took longer than attempt_timeout={run.limit:g} s"
+    else:
+        text = f"attempt {run.number} was cut at the deadline, {run.limit:.3g} s after it began"
+    error = TimeoutError(text)
+    error.__cause__ = cause
+    return error
 
 
 def let_go(error: BaseException) -> None:

@@ -13,10 +13,8 @@ from typing import Any
 
 from forbear._runtime.call import Call, Plan, monotonic, open_inside
 from forbear._runtime.scope import current
-from forbear._runtime.steps import accept, before_wait, check_time, fail, is_awaitable, let_go, logger, resume
+from forbear._runtime.steps import accept, before_wait, check_time, fail, is_awaitable, let_go, logger, resume, taken
 from forbear._runtime.world import blocking_sleep
-from forbear.core.decision import Retry
-from forbear.core.failure import Failure
 from forbear.errors import marks
 
 OnAwaitable = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -54,33 +52,33 @@ def guard(plan: Plan, fn: Callable[..., Any], on_awaitable: OnAwaitable) -> Call
                         accept(call, result)
                     return result
                 except Exception as error:
-                    step = fail(call, error)
-                    if step is None:
+                    if not fail(call, error):
                         raise
-                    pause(call, error, *step)
+                    pause(call)
         finally:
             leave(token)
 
     return guarded
 
 
-def pause(call: Call, error: Exception, answer: Retry, failure: Failure) -> None:
+def pause(call: Call) -> None:
     """Tells the hooks, waits, and makes the call ready for the next attempt. Raises DeadlineExceeded if it is late."""
-    told = before_wait(call, error, answer, failure)
+    pending = taken(call)
+    told = before_wait(call, pending)
     if is_awaitable(told):
         close(told)
         logger.error("on_retry is async, but this call is blocking: it was not run; give it a plain function")
     if call.plan.on_retry is not None:
-        check_time(call, error, answer.delay)
-    let_go(error)
+        check_time(call, pending.error, pending.answer.delay)
+    let_go(pending.error)
     sleep = call.plan.sleep or call.world.sleep
     if sleep is blocking_sleep and in_event_loop():
         warnings.warn(BLOCKS_THE_LOOP, RuntimeWarning, stacklevel=4)
-    slept = sleep(answer.delay)
+    slept = sleep(pending.answer.delay)
     if is_awaitable(slept):
         close(slept)
         raise TypeError("sleep= is async, but this call is blocking: give it a plain function such as time.sleep")
-    resume(call, error, answer)
+    resume(call, pending)
 
 
 def in_event_loop() -> bool:

@@ -11,20 +11,19 @@ there is another round. Prevents the silent misuse: a loop without its inner blo
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Unpack
 
 from forbear._aio import driver as asyncio_driver
 from forbear._aio.waiting import pause
 from forbear._runtime.call import Call, Plan, open_call
-from forbear._runtime.on_asyncio import loop_for_block
+from forbear._runtime.on_asyncio import NEEDS_ASYNCIO
 from forbear._runtime.scope import Ambient, current
 from forbear._runtime.steps import accept, fail
 from forbear._sync import driver as blocking_driver
 from forbear.calls.current import Attempt
 from forbear.calls.options import BlockOptions, plan_of
-from forbear.core.decision import Retry
-from forbear.core.failure import Failure
 
 _NO_RESULT: Any = object()
 
@@ -32,7 +31,7 @@ _NO_RESULT: Any = object()
 class BlockAttempt(Attempt):
     """One round: enter it around the code that may fail. Set `result` where `retry_if_result` is to judge it."""
 
-    __slots__ = ("_entered", "_is_async", "_outer", "pending", "result")
+    __slots__ = ("_entered", "_is_async", "_outer", "again", "result")
 
     def __init__(self, call: Call, is_async: bool) -> None:
         super().__init__(call)
@@ -40,7 +39,7 @@ class BlockAttempt(Attempt):
         self._entered = False
         self._outer: Ambient = None
         self.result: Any = _NO_RESULT
-        self.pending: tuple[Exception, Retry, Failure] | None = None
+        self.again = False
 
     def __enter__(self) -> BlockAttempt:
         if self._is_async:
@@ -54,14 +53,15 @@ class BlockAttempt(Attempt):
         try:
             if error is None:
                 self._accept()
-        except Exception as rejected:
-            failed = rejected
-        return self._settle(error, failed)
+        except Exception as refused:
+            failed = refused
+        return isinstance(failed, Exception) and self._settle(fail, failed, error)
 
     async def __aenter__(self) -> BlockAttempt:
         if not self._is_async:
             raise TypeError("inside a plain `for` write `with attempt:`; for `async with` loop with `async for`")
-        asyncio_driver.begin(self._call, loop_for_block())
+        if not asyncio_driver.begin(self._call):
+            raise RuntimeError(NEEDS_ASYNCIO)
         self._enter()
         return self
 
@@ -70,13 +70,11 @@ class BlockAttempt(Attempt):
         failed: BaseException | None = error
         try:
             if error is None:
-                asyncio_driver.ended(self._call)
+                asyncio_driver.finish(self._call)
                 self._accept()
-            else:
-                asyncio_driver.translate(self._call, error)
-        except Exception as other:
-            failed = other
-        return self._settle(error, failed)
+        except BaseException as refused:
+            failed = refused
+        return failed is not None and self._settle(asyncio_driver.failed, failed, error)
 
     @property
     def ran(self) -> bool:
@@ -96,20 +94,15 @@ class BlockAttempt(Attempt):
         else:
             accept(self._call, None)
 
-    def _settle(self, error: BaseException | None, failed: BaseException | None) -> bool:
+    def _settle(self, decide: Callable[[Call, Any], bool], failed: BaseException, error: BaseException | None) -> bool:
         """Whether the block's error is dealt with: another round follows. Raises what it really ended with."""
-        if not isinstance(failed, Exception):
-            return False
         try:
-            step = fail(self._call, failed)
-            if step is not None:
-                self.pending = (failed, *step)
-                return True
-            if failed is error:
-                return False
-            raise failed
+            self.again = decide(self._call, failed)
+            if not self.again and failed is not error:
+                raise failed
+            return self.again
         finally:
-            del error, failed  # this frame must not keep alive what it raises
+            del error, failed  # a frame must not keep alive what it raises
 
 
 class Rounds:
@@ -126,36 +119,31 @@ class Rounds:
         return self
 
     def __next__(self) -> BlockAttempt:
-        pending = self._pending()
         if self._call is not None:
-            if pending is None:
+            if not self._again():
                 raise StopIteration
-            blocking_driver.pause(self._call, *pending)
+            blocking_driver.pause(self._call)
         return self._begin(is_async=False)
 
     def __aiter__(self) -> Rounds:
         return self
 
     async def __anext__(self) -> BlockAttempt:
-        pending = self._pending()
         if self._call is not None:
-            if pending is None:
+            if not self._again():
                 raise StopAsyncIteration
-            await pause(self._call, *pending, asyncio.sleep)
+            await pause(self._call, asyncio.sleep)
         return self._begin(is_async=True)
 
-    def _pending(self) -> tuple[Exception, Retry, Failure] | None:
-        """How the last round ended: the failure that is to be retried, or None."""
+    def _again(self) -> bool:
+        """Whether the last round failed and is to be followed by another."""
         block = self._block
-        if block is None:
-            return None
-        if not block.ran:
+        if block is None or not block.ran:
             raise RuntimeError(
-                "the loop ran without `with attempt:` (or `async with attempt:`) around its body, so "
-                "nothing would have been retried"
+                "the loop ran without `with attempt:` (or `async with attempt:`) around its body, so nothing would "
+                "have been retried"
             )
-        pending, block.pending = block.pending, None
-        return pending
+        return block.again
 
     def _begin(self, is_async: bool) -> BlockAttempt:
         if self._call is None:
@@ -186,4 +174,6 @@ def attempts(**options: Unpack[BlockOptions]) -> Attempts:
     after the first round without one, or raises as `retry` does. `attempt` has `number`, `timeout`, `deadline`,
     `idempotency_key`, `previous_error`, and takes `result` where `retry_if_result` is to judge one.
     """
-    return Attempts(plan_of("block", options, block=True))
+    if "fallback" in options:
+        raise TypeError("a block has no value to replace, so it takes no fallback=: catch RetryError around the loop")
+    return Attempts(plan_of("block", options))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from forbear._runtime.on_asyncio import Slot, arm, disarm, loop_for_block
+from forbear._runtime.on_asyncio import NEEDS_ASYNCIO, Slot, arm, disarm
 from forbear._runtime.scope import Scope, current, deadline_in, world_of
 from forbear._runtime.world import REAL, World
 from forbear.core.deadline import ends_at, remaining, tightened
@@ -114,7 +114,8 @@ class DeadlineBlock:
         granted = self.__enter__()
         try:
             limit = math.inf if granted is None else granted.remaining() + _GRACE
-            arm(self, loop_for_block(), limit, self.world.clock(), self.world)
+            if not arm(self, limit, self.world.clock(), self.world):
+                raise RuntimeError(NEEDS_ASYNCIO)
         except BaseException:
             self.__exit__()
             raise

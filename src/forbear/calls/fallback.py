@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from forbear._runtime.steps import is_awaitable
+from forbear.calls.decorate import Fallback
 from forbear.errors import CircuitOpenError, already_retried, marks
-
-Fallback = Callable[[Exception], Any]
 
 
 def with_fallback(guarded: Callable[..., Any], fallback: Fallback) -> Callable[..., Any]:

@@ -86,11 +86,29 @@ _MEANT = {
 }
 
 
-def plan_of(name: str, options: Mapping[str, Any], *, block: bool = False) -> Plan:
-    """The plan that the options describe. Raises TypeError for an unknown name, ValueError for a bad value."""
+def plan_of(name: str, options: Mapping[str, Any]) -> Plan:
+    """The plan that the options describe. Raises TypeError for an unknown name, ValueError for a bad value.
+
+    Plans are frozen: the call form, which names its options anew each time, need not build one each time. Where a
+    function is among them, it would be kept alive.
+    """
+    if options.keys() <= _POLICY_FIELDS:
+        try:
+            return _remembered(name, **options)
+        except TypeError:  # a list of delays is not hashable
+            pass
+    return _plan_of(name, options)
+
+
+@lru_cache(maxsize=256, typed=True)
+def _remembered(name: str, /, **options: Any) -> Plan:
+    return _plan_of(name, options)
+
+
+def _plan_of(name: str, options: Mapping[str, Any]) -> Plan:
     for option in options:
-        if option not in _NAMES or (block and option == "fallback"):
-            raise TypeError(_unknown(option, block))
+        if option not in _NAMES:
+            raise TypeError(_unknown(option))
     hook, rejects = options.get("on_retry"), options.get("retry_if_result")
     for option, function in (("on_retry", hook), ("retry_if_result", rejects), ("fallback", options.get("fallback"))):
         if function is not None and not callable(function):
@@ -113,24 +131,13 @@ def policy_of(options: Mapping[str, Any]) -> Policy:
     changes = {name: value for name, value in options.items() if name in _POLICY_FIELDS}
     policy = options.get("policy")
     if policy is None:
-        try:
-            return _remembered(**changes)
-        except TypeError:  # a list of delays is not hashable
-            return Policy(**changes)
+        return Policy(**changes)
     if not isinstance(policy, Policy):
         raise ValueError(f"policy must be a Policy, not {type(policy).__name__}: write policy=Policy(max_attempts=3)")
     return policy.replace(**changes) if changes else policy
 
 
-@lru_cache(maxsize=256, typed=True)
-def _remembered(**changes: Any) -> Policy:
-    """Policies are frozen: the call form, which names its options anew each time, need not build one each time."""
-    return Policy(**changes)
-
-
-def _unknown(option: str, block: bool) -> str:
-    if option == "fallback" and block:
-        return "a block has no value to replace, so it takes no fallback=: catch RetryError around the loop"
+def _unknown(option: str) -> str:
     if option in _MEANT:
         return f"there is no option {option}=; use {_MEANT[option]}"
     close = difflib.get_close_matches(option, _NAMES, n=1)

@@ -1,23 +1,25 @@
-"""`retry`, `retry_sync` and `retry_call`: one function, called until it succeeds or no further attempt makes sense."""
+"""`retry` and `retry_call`: one function, called until it succeeds or no further attempt makes sense.
+
+Decided here: for every kind of callable whether the blocking or the asyncio driver runs it. A plain function may turn
+out to return an awaitable; then it goes on under the asyncio driver.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Protocol, TypeVar, Unpack, cast, overload
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar, Unpack, overload
 
-from forbear.calls.decorate import decorate, guard_async, guard_blocking, guard_for, name_of, refuse, required_arguments
+from forbear._aio import driver as asyncio_driver
+from forbear._runtime.call import Plan
+from forbear._runtime.steps import is_awaitable
+from forbear._sync import driver as blocking_driver
+from forbear.calls.callables import check_call, is_coroutine_function, name_of, refuse
+from forbear.calls.decorate import Decorator, Fallback, decorator
+from forbear.calls.fallback import with_fallback, with_fallback_async
 from forbear.calls.options import Options, plan_of
 
 T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., object])
-
-
-class Decorator(Protocol):
-    """Gives back what it gets, retried: same signature, same type."""
-
-    def __call__(self, fn: F, /) -> F:
-        """The same function, retried."""
-        ...
 
 
 @overload
@@ -52,25 +54,9 @@ def retry(fn: Any = None, /, **options: Any) -> Any:
     that make no sense.
     """
     if fn is None:
-        return decorator(options, blocking=False)
+        return decorator(guard, options)
     check_call(fn, "retry")
     return guard_async(plan_of(name_of(fn), options), fn, options.get("fallback"))()
-
-
-@overload
-def retry_sync(fn: Callable[[], T], /, **options: Unpack[Options]) -> T: ...
-@overload
-def retry_sync(**options: Unpack[Options]) -> Decorator: ...
-def retry_sync(fn: Any = None, /, **options: Any) -> Any:
-    """As `retry`, for blocking functions: calls `fn` in this thread, waits in this thread, returns the result.
-
-    Without a function it is a decorator. Takes the options of `retry`; `sleep` and `on_retry` must not be async.
-    """
-    if fn is None:
-        return decorator(options, blocking=True)
-    guard_for(fn, blocking=True)
-    check_call(fn, "retry_sync")
-    return guard_blocking(plan_of(name_of(fn), options), fn, options.get("fallback"))()
 
 
 @overload
@@ -86,25 +72,45 @@ def retry_call(func: Any, /, *args: Any, retry_options: Options | None = None, *
     """
     options: dict[str, Any] = {**(retry_options or {})}
     refuse(func)
-    guard = guard_for(func, blocking=False)
     return guard(plan_of(name_of(func), options), func, options.get("fallback"))(*args, **kwargs)
 
 
-def decorator(options: Mapping[str, Any], *, blocking: bool) -> Decorator:
-    """The decorator that these options make; checked now, not when the first function is decorated."""
-    plan_of("", options)
+def guard(plan: Plan, fn: Callable[..., Any], fallback: Fallback | None) -> Callable[..., Any]:
+    """A function of any kind, under the driver that it needs."""
+    if is_coroutine_function(fn):
+        return guard_async(plan, fn, fallback)
 
-    def wrap(fn: F, /) -> F:
-        return cast("F", decorate(fn, lambda name: plan_of(name, options), options.get("fallback"), blocking=blocking))
+    def go_on(first: Awaitable[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return guard_async(plan, _first_then(first, fn), fallback)(*args, **kwargs)
 
-    return wrap
+    guarded = blocking_driver.guard(plan, fn, go_on)
+    return guarded if fallback is None else with_fallback(guarded, fallback)
 
 
-def check_call(fn: Any, form: str) -> None:
-    """Raises TypeError, with the correction, where `fn` can't be called without arguments."""
-    refuse(fn)
-    if required_arguments(fn):
-        raise TypeError(
-            f"{form}(fn) calls fn without arguments, but {name_of(fn)} needs some: write "
-            f"{form}(lambda: {name_of(fn)}(...)), or decorate it with @{form}(), parentheses included"
-        )
+def guard_async(plan: Plan, fn: Callable[..., Any], fallback: Fallback | None) -> Callable[..., Any]:
+    """A function that returns awaitables, under the asyncio driver."""
+    guarded = asyncio_driver.guard(plan, fn if is_coroutine_function(fn) else _awaitable_only(fn))
+    return guarded if fallback is None else with_fallback_async(guarded, fallback)
+
+
+def _awaitable_only(fn: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = fn(*args, **kwargs)
+        if not is_awaitable(result) and not inspect.isawaitable(result):
+            raise TypeError(
+                f"{name_of(fn)} returned {type(result).__name__}, which can't be awaited: "
+                "use retry_sync for a blocking function"
+            )
+        return result
+
+    return call
+
+
+def _first_then(first: Awaitable[Any], fn: Callable[..., Any]) -> Callable[..., Any]:
+    """`fn`, whose first call has already been made."""
+    made = [first]
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return made.pop() if made else fn(*args, **kwargs)
+
+    return call

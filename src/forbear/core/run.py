@@ -8,6 +8,7 @@ Prevents memory that grows with the number of attempts: the record is bounded.
 from __future__ import annotations
 
 from collections import deque
+from typing import NamedTuple
 
 from forbear.core.deadline import attempt_limit, remaining
 from forbear.core.decision import Retry, Stop, decide
@@ -19,16 +20,35 @@ from forbear.errors import AttemptSummary, GiveUpReason, ResultRejected, RetryEr
 HISTORY = 10  # attempts that a final error remembers: enough to see a pattern, and bounded
 
 
+class Pending(NamedTuple):
+    """A failure whose next attempt is decided on but has not begun."""
+
+    error: BaseException
+    answer: Retry
+    failure: Failure
+
+
 class Run:
     """One call under a policy. Instants are numbers on the driver's clock, durations seconds.
 
     `number` is the current attempt's, from 1; `attempt_at` the instant when it began; `previous_error` what the one
-    before it ended with, `key` the idempotency key once one was asked for.
+    before it ended with, `pending` the failure that waits for its next attempt, `key` the idempotency key once one was
+    asked for.
     """
 
     __slots__ = (
-        "attempt_at", "deadline_at", "hint", "history", "key", "number", "policy", "previous_delay", "previous_error",
-        "started_at", "waited",
+        "attempt_at",
+        "deadline_at",
+        "hint",
+        "history",
+        "key",
+        "number",
+        "pending",
+        "policy",
+        "previous_delay",
+        "previous_error",
+        "started_at",
+        "waited",
     )  # fmt: skip
 
     def __init__(self, policy: Policy, started_at: float, deadline_at: float) -> None:
@@ -41,6 +61,7 @@ class Run:
         self.previous_delay: float | None = None
         self.previous_error: BaseException | None = None
         self.key: str | None = None
+        self.pending: Pending | None = None
         self.history: deque[AttemptSummary] = deque(maxlen=HISTORY)
 
     def left(self, now: float) -> float:
@@ -82,10 +103,10 @@ class Run:
             self.policy = self.policy.replace(late_backoff="stop")
         return answer
 
-    def resumed(self, error: BaseException, answer: Retry, now: float) -> None:
-        """The wait is over: the next attempt begins now. `error` becomes the previous one."""
-        self.waited += answer.delay
-        self.previous_error = error
+    def resumed(self, pending: Pending, now: float) -> None:
+        """The wait is over: the next attempt begins now, and the pending error becomes the previous one."""
+        self.waited += pending.answer.delay
+        self.previous_error = pending.error
         self.number += 1
         self.attempt_at = now
 
@@ -101,8 +122,9 @@ class Run:
             history=tuple(self.history),
         )
 
-    def state(self, call: str, error: BaseException, failure: Failure, answer: Retry, now: float) -> RetryState:
-        """What a hook is told before the wait that `answer` asks for."""
+    def state(self, call: str, pending: Pending, now: float) -> RetryState:
+        """What a hook is told before the wait."""
+        error, answer, failure = pending
         rejected = isinstance(error, ResultRejected)
         return RetryState(
             call=call,

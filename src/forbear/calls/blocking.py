@@ -1,0 +1,43 @@
+"""`retry_sync`: the blocking form. Loads no event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, Unpack, overload
+
+from forbear._runtime.call import Plan
+from forbear._sync import driver
+from forbear.calls.callables import check_call, is_coroutine_function, name_of
+from forbear.calls.decorate import Decorator, Fallback, decorator
+from forbear.calls.fallback import with_fallback
+from forbear.calls.options import Options, plan_of
+
+T = TypeVar("T")
+
+
+@overload
+def retry_sync(fn: Callable[[], T], /, **options: Unpack[Options]) -> T: ...
+@overload
+def retry_sync(**options: Unpack[Options]) -> Decorator: ...
+def retry_sync(fn: Any = None, /, **options: Any) -> Any:
+    """As `retry`, for blocking functions: calls `fn` in this thread, waits in this thread, returns the result.
+
+    Without a function it is a decorator. Takes the options of `retry`; `sleep` and `on_retry` must not be async.
+    """
+    if fn is None:
+        return decorator(guard, options)
+    check_call(fn, "retry_sync", takes_async=False)
+    return guard(plan_of(name_of(fn), options), fn, options.get("fallback"))()
+
+
+def guard(plan: Plan, fn: Callable[..., Any], fallback: Fallback | None) -> Callable[..., Any]:
+    """A plain function under the blocking driver, which must not return an awaitable."""
+    if is_coroutine_function(fn):
+        raise TypeError(f"{name_of(fn)} is async, and retry_sync is for blocking functions: use retry")
+
+    def refuse_awaitable(first: Any, *_: Any) -> Any:
+        driver.close(first)
+        raise TypeError(f"{plan.name} returned an awaitable, which retry_sync can't await: use retry")
+
+    guarded = driver.guard(plan, fn, refuse_awaitable)
+    return guarded if fallback is None else with_fallback(guarded, fallback)
