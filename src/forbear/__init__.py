@@ -89,6 +89,17 @@ _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 __all__ = ["__version__", *sorted(_MODULE_OF)]  # noqa: PLE0604  # pyright: ignore[reportUnsupportedDunderAll]
 
 
+class _FrontDoor(type(__import__("sys"))):  # type: ignore[misc]  # the class of modules, without an import
+    """Keeps the public `classify` a function: importing the package of that name would put itself in its place."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name not in _MODULE_OF or type(value) is not type(__import__("sys")):
+            super().__setattr__(name, value)
+
+
+__import__("sys").modules[__name__].__class__ = _FrontDoor
+
+
 def __getattr__(name: str) -> object:
     module = _MODULE_OF.get(name)
     if module is None:

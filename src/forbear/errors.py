@@ -8,6 +8,7 @@
     │   └── BudgetExhausted      reason "budget"
     ├── CircuitOpenError         refused at once: the service is known to be down
     ├── ResultRejected           the function returned what `retry_if_result` refuses
+    ├── UsageError               forbear was used in a way that can't work; a TypeError too
     └── SummaryError             stands in for an error that could not be pickled
 
 Decided here: what a message says, what survives pickling, and the mark by which an outer layer knows that an
@@ -19,10 +20,9 @@ passwords hide. The foreign error itself is at hand as `last_error` and `__cause
 
 from __future__ import annotations
 
-import itertools
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 GiveUpReason = Literal["max_attempts", "deadline", "budget"]
@@ -53,6 +53,10 @@ class ResultRejected(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (self.result,))
+
+
+class UsageError(TypeError):
+    """forbear was used in a way that can't work. Never retried, whatever the rule says."""
 
 
 class SummaryError(Exception):
@@ -119,6 +123,10 @@ class RetryError(Exception):
     def last_result(self) -> Any:
         """The value that `retry_if_result` refused last, or None."""
         return self.last_error.result if isinstance(self.last_error, ResultRejected) else None
+
+    def __copy__(self) -> RetryError:
+        kept = {"elapsed": self.elapsed, "waited": self.waited, "hint": self.hint, "history": self.history}
+        return _rebuild(type(self), self.reason, self.attempts, self.last_error, kept)
 
     def __reduce__(self) -> tuple[Any, ...]:
         facts = {"elapsed": self.elapsed, "waited": self.waited, "hint": self.hint, "history": self.history}
@@ -226,42 +234,35 @@ def _rebuild(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaveUp:
-    """What an error that was re-raised after retries carries in `__forbear__`."""
+    """What an error that was re-raised after retries carries in `__forbear__`.
+
+    `by` is the plan of the call that gave up, `within` the calls around it: they must not retry it again. An unpickled
+    mark has None there: it comes from another process, and was made for whoever gets it.
+    """
 
     reason: GiveUpReason
     attempts: int
     elapsed: float
     waited: float
-    serial: float
+    by: object = field(default=None, repr=False, compare=False)
+    within: tuple[object, ...] | None = field(default=None, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Serials count within one process. An error from another one was made during this attempt, or it would
-        # not arrive now: it counts as the newest there is.
         return (_gave_up_elsewhere, (self.reason, self.attempts, self.elapsed, self.waited))
 
 
-class _Marks:
-    """How many marks were made in this process; lets a mark be told from one that is older than an attempt."""
-
-    latest = 0
-    _numbers = itertools.count(1)
-
-    def next(self) -> int:
-        self.latest = next(self._numbers)
-        return self.latest
-
-
-marks = _Marks()
 _NOTE = "forbear: "
 
 
-def mark(error: BaseException, reason: GiveUpReason, attempts: int, elapsed: float, waited: float) -> None:
+def mark(error: BaseException, fact: GaveUp) -> None:
     """Marks an error that is about to be re-raised after retries, and adds a note that says so."""
-    fact = GaveUp(reason=reason, attempts=attempts, elapsed=elapsed, waited=waited, serial=marks.next())
     # object's own setter: an error that is a frozen dataclass refuses its class's one.
     object.__setattr__(error, "__forbear__", fact)
-    notes = [note for note in getattr(error, "__notes__", ()) if not note.startswith(_NOTE)]
-    notes.append(f"{_NOTE}gave up after attempt {attempts} in {elapsed:.2f} s, {waited:.2f} s of it waiting ({reason})")
+    notes = [note for note in getattr(error, "__notes__", ()) if not str(note).startswith(_NOTE)]
+    notes.append(
+        f"{_NOTE}gave up after attempt {fact.attempts} in {fact.elapsed:.2f} s, {fact.waited:.2f} s of it waiting "
+        f"({fact.reason})"
+    )
     object.__setattr__(error, "__notes__", notes)
 
 
@@ -271,15 +272,23 @@ def mark_of(error: BaseException) -> GaveUp | None:
     return fact if isinstance(fact, GaveUp) else None
 
 
-def already_retried(error: BaseException, since: int) -> bool:
-    """Whether a forbear layer has retried this error to the end since mark number `since`.
+def already_retried(error: BaseException, call: object) -> bool:
+    """Whether a forbear layer inside `call` has retried this error to the end.
 
-    An older mark does not count: the same error object raised again by another call (a module-level constant,
-    a mock's side effect) is a new failure.
+    The mark of a call elsewhere does not count: one error object that many calls raise (a module-level constant, a
+    mock's side effect) is a new failure each time.
     """
+    if isinstance(error, RetryError):
+        return True
     fact = mark_of(error)
-    return isinstance(error, RetryError) or (fact is not None and fact.serial > since)
+    return fact is not None and (fact.within is None or any(one is call for one in fact.within))
+
+
+def given_up_by(error: BaseException, plan: object) -> bool:
+    """Whether a call under `plan` has given up with this error."""
+    fact = mark_of(error)
+    return isinstance(error, (RetryError, CircuitOpenError)) or (fact is not None and fact.by is plan)
 
 
 def _gave_up_elsewhere(reason: GiveUpReason, attempts: int, elapsed: float, waited: float) -> GaveUp:
-    return GaveUp(reason=reason, attempts=attempts, elapsed=elapsed, waited=waited, serial=float("inf"))
+    return GaveUp(reason=reason, attempts=attempts, elapsed=elapsed, waited=waited)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from forbear._aio import trio_driver
-from forbear._aio.waiting import pause
+from forbear._aio.waiting import Loop, pause
 from forbear._runtime.call import Call, Plan, open_call
 from forbear._runtime.on_asyncio import arm, disarm, disarm_in_time
 from forbear._runtime.scope import current
@@ -23,13 +23,15 @@ _NO_KWARGS: dict[str, Any] = {}
 _enter, _leave = current.get, current.set
 
 
-def guard(plan: Plan, fn: Callable[..., Awaitable[Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """`fn` under the plan, as a coroutine function."""
+def guard(
+    plan: Plan, fn: Callable[..., Awaitable[Any]], begun: Call | None = None
+) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """`fn` under the plan, as a coroutine function. `begun` is a call that has already begun elsewhere."""
 
     async def guarded(*args: Any, **kwargs: Any) -> Any:
         # A call may wait for minutes, beside 20,000 others: it keeps no empty dictionary and few variables.
         kwargs = kwargs or _NO_KWARGS
-        call = open_call(plan, _enter())
+        call = begun or open_call(plan, _enter())
         _leave(call)
         try:
             while True:
@@ -44,7 +46,7 @@ def guard(plan: Plan, fn: Callable[..., Awaitable[Any]]) -> Callable[..., Corout
                 except BaseException as error:
                     if not failed(call, error):
                         raise
-                    await pause(call, asyncio.sleep)
+                    await pause_here(call)
         finally:
             _leave(call.outer)
 
@@ -61,10 +63,12 @@ def begin(call: Call) -> bool:
 
 def finish(call: Call) -> None:
     """The attempt has returned. Raises where it swallowed its cancellation: what it brings is too late."""
-    if call.timed_out:
-        disarm(call)
-        raise late(call)
-    disarm_in_time(call)
+    if not call.timed_out:
+        disarm_in_time(call)
+        return
+    if disarm(call):
+        raise asyncio.CancelledError  # it has swallowed the caller's cancellation too
+    raise late(call)
 
 
 def failed(call: Call, caught: BaseException) -> bool:
@@ -87,17 +91,53 @@ def failed(call: Call, caught: BaseException) -> bool:
 def meaning(call: Call, caught: BaseException) -> Exception | None:
     """The failure that `caught` stands for; None where it is none. Raises CancelledError where one got lost in it."""
     if call.task is not None:  # else `finish` has already taken the timer down
-        try:
-            disarm(call)
-        except asyncio.CancelledError as lost:
-            if isinstance(caught, Exception):
+        cancelled_too = disarm(call)
+        if isinstance(caught, Exception):
+            if cancelled_too and made_of_cancellation(caught):
                 cancelled(call, waiting=False)
-                raise lost from caught
-        else:
-            if call.timed_out and isinstance(caught, (asyncio.CancelledError, Exception)):
-                return late(call, caught)
-    if isinstance(caught, Exception):
+                raise asyncio.CancelledError from caught
+            return late(call, caught) if call.timed_out else caught
+        if call.timed_out and not cancelled_too and isinstance(caught, asyncio.CancelledError):
+            return late(call, caught)
+    elif isinstance(caught, Exception):
         return caught
     left_by(call, caught)
     cancelled(call, waiting=False)
     return None
+
+
+def made_of_cancellation(error: Exception) -> bool:
+    """Whether an attempt has turned a cancellation into this error.
+
+    That its task counts one more cancellation than before is not enough: a task group whose child has failed (before
+    Python 3.13) and some libraries' timeouts leave one behind. Timeouts are made of cancellations by their nature.
+    """
+    if isinstance(error, TimeoutError):
+        return False
+    seen, origin = 0, error.__cause__ or error.__context__
+    while origin is not None and seen < 32:
+        if isinstance(origin, asyncio.CancelledError):
+            return True
+        origin, seen = origin.__cause__ or origin.__context__, seen + 1
+    return False
+
+
+def pending_cancellations() -> int:
+    """How often the running task has been asked to end."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
+async def hear(told: Awaitable[Any], left: float) -> None:
+    """Waits for an async hook, no longer than the time left."""
+    async with asyncio.timeout(left if left < _LONGEST_WAIT else None):
+        await told
+
+
+def pause_here(call: Call) -> Coroutine[Any, Any, None]:
+    """The wait before the next attempt, under asyncio."""
+    return pause(call, _LOOP)
+
+
+_LONGEST_WAIT = 1e9  # seconds; a longer one needs no timer
+_LOOP = Loop(asyncio.sleep, hear, pending_cancellations, asyncio.CancelledError)

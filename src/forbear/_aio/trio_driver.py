@@ -9,7 +9,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from forbear._aio.waiting import pause
+from forbear._aio.waiting import Loop, pause
 from forbear._runtime.call import Call
 from forbear._runtime.steps import accept, cancelled, fail, late, left_by
 
@@ -17,6 +17,7 @@ from forbear._runtime.steps import accept, cancelled, fail, late, left_by
 async def drive(call: Call, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """One call, to its end."""
     trio = running_trio()
+    loop = Loop(trio.sleep, hear, no_pending_cancellations, trio.Cancelled)
     while True:
         try:
             with trio.move_on_after(call.run.limit) as scope:
@@ -28,11 +29,22 @@ async def drive(call: Call, fn: Callable[..., Awaitable[Any]], args: tuple[Any, 
         except Exception as error:
             if not fail(call, error):
                 raise
-            await pause(call, trio.sleep)
+            await pause(call, loop)
         except BaseException as leaving:
             left_by(call, leaving)
             cancelled(call, waiting=False)
             raise
+
+
+async def hear(told: Awaitable[Any], left: float) -> None:
+    """Waits for an async hook, no longer than the time left."""
+    with running_trio().move_on_after(left):
+        await told
+
+
+def no_pending_cancellations() -> int:
+    """Trio's cancellation holds until its scope ends; nothing can swallow it."""
+    return 0
 
 
 def running_trio() -> Any:

@@ -3,44 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from forbear._runtime.call import Call
-from forbear._runtime.steps import (
-    before_wait,
-    cancelled,
-    check_time,
-    is_awaitable,
-    left_by,
-    let_go,
-    log_mistake,
-    resume,
-    taken,
-)
+from forbear._runtime.steps import before_wait, cancelled, check_time, is_awaitable, left_by, let_go, resume, taken
+from forbear._runtime.telling import log_mistake
+from forbear.core.run import Pending
 
 
-async def pause(call: Call, loop_sleep: Callable[[float], Awaitable[Any]]) -> None:
-    """Tells the hooks, waits, and makes the call ready for the next attempt. Raises DeadlineExceeded if it is late.
-
-    `loop_sleep` is the event loop's own sleep.
+class Loop(NamedTuple):
+    """What is needed of an event loop: its sleep; how to wait for an awaitable for some seconds; how many requests to
+    end the running task are pending; and the error that ends it.
     """
+
+    sleep: Callable[[float], Awaitable[Any]]
+    hear: Callable[[Awaitable[Any], float], Awaitable[None]]
+    pending_cancellations: Callable[[], int]
+    cancelled: type[BaseException]
+
+
+async def pause(call: Call, loop: Loop) -> None:
+    """Tells the hooks, waits, and makes the call ready for the next attempt. Raises DeadlineExceeded if it is late."""
     pending = taken(call)
-    delay = pending.answer.delay
     try:
-        told = before_wait(call, pending)
-        if is_awaitable(told):
-            await heard(told)
+        await heard(call, pending, loop)
         if call.plan.on_retry is not None:
-            check_time(call, pending.error, delay)
+            check_time(call, pending.error, pending.answer.delay)
         let_go(pending.error)
-        sleep = call.plan.sleep or call.world.async_sleep
-        if sleep is None:
-            await loop_sleep(delay)
-        else:
-            slept = sleep(delay)
-            if is_awaitable(slept):
-                await slept
-            await loop_sleep(0)  # it may not have suspended; a cancellation that waits for that is delivered here
+        await waited(call, pending.answer.delay, loop)
         resume(call, pending)
     except BaseException as leaving:
         if not isinstance(leaving, Exception):
@@ -49,9 +39,35 @@ async def pause(call: Call, loop_sleep: Callable[[float], Awaitable[Any]]) -> No
         raise
 
 
-async def heard(told: Awaitable[Any]) -> None:
-    """Waits for an async hook, whose own errors never change the call."""
+async def heard(call: Call, pending: Pending, loop: Loop) -> None:
+    """Tells the hooks. An async one is awaited, no longer than the call may take; its errors never change the call."""
+    told = before_wait(call, pending)
+    if not is_awaitable(told):
+        return
+    before = loop.pending_cancellations()
     try:
-        await told
+        await loop.hear(told, call.run.left(call.world.clock()))
     except Exception as mistake:
         log_mistake("on_retry", mistake)
+    else:
+        leave_if_cancelled(before, loop)
+
+
+async def waited(call: Call, delay: float, loop: Loop) -> None:
+    """Waits, by whatever means the call was given."""
+    sleep = call.plan.sleep or call.world.async_sleep
+    if sleep is None:
+        await loop.sleep(delay)
+        return
+    before = loop.pending_cancellations()
+    slept = sleep(delay)
+    if is_awaitable(slept):
+        await slept
+    await loop.sleep(0)  # it may not have suspended; a cancellation that waits for that is delivered here
+    leave_if_cancelled(before, loop)
+
+
+def leave_if_cancelled(before: int, loop: Loop) -> None:
+    """A hook or sleep of the user's may have swallowed a cancellation, which was meant for the call."""
+    if loop.pending_cancellations() > before:
+        raise loop.cancelled

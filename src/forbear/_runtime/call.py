@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from forbear._runtime.scope import Ambient, deadline_in, world_of
+from forbear._runtime.telling import tell_end
 from forbear._runtime.world import Sleep, World
 from forbear.core.deadline import attempt_limit, ends_at, tightened
 from forbear.core.events import Event, RetryState
 from forbear.core.failure import Failure
 from forbear.core.policy import Policy
 from forbear.core.run import Run
-from forbear.errors import marks
 
 monotonic = time.monotonic
 
@@ -27,7 +27,7 @@ monotonic = time.monotonic
 class Plan:
     """All that one decorated function, block or call was asked to do. Frozen and shared by all its calls.
 
-    judge: what an error means, given the number of the last mark made before the attempt. rejects: whether a result
+    judge: what an error means for a call, at an instant of the wall clock. rejects: whether a result
     counts as a failure. on_retry: told before each wait; may return an awaitable. world: how the options change the
     world. listeners: told every event.
 
@@ -36,7 +36,7 @@ class Plan:
 
     name: str
     policy: Policy
-    judge: Callable[[Exception, int], Failure]
+    judge: Callable[[Exception, Call, float], Failure]
     rejects: Callable[[Any], bool] | None = None
     on_retry: Callable[[RetryState], Any] | None = None
     reraise: bool = False
@@ -54,16 +54,15 @@ class Plan:
 
 
 class Call:
-    """One call under a plan. `outer` is the scope around it, `made` its run once there is one; `marks` the last mark
-    made before the attempt. The rest belongs to the attempt's timer.
+    """One call under a plan. `outer` is the scope around it, `made` its run once there is one; the rest belongs to the
+    attempt's timer.
     """
 
-    __slots__ = ("cancelling", "made", "marks", "outer", "plan", "started_at", "task", "timed_out", "timer")
+    __slots__ = ("cancelling", "made", "outer", "plan", "started_at", "task", "timed_out", "timer")
 
     plan: Plan
     outer: Ambient
     started_at: float
-    marks: int
     made: Run | None
     timer: Any
     task: Any
@@ -100,7 +99,6 @@ def open_call(plan: Plan, outer: Ambient) -> Call:
     call.plan = plan
     call.outer = outer
     call.made = None
-    call.marks = marks.latest
     if outer is None and plan.plain:
         call.started_at = monotonic()
     else:
@@ -118,4 +116,15 @@ def open_inside(call: Call) -> None:
     deadline_at = tightened(ends_at(now, policy.deadline), deadline_in(world, call.outer, now))
     run = call.made = Run(policy, now, deadline_at)
     if run.left(now) <= 0:
+        tell_end(call.plan, run, "deadline", now, attempts=0)
         raise run.given_up("deadline", None, now, 0)
+
+
+def calls_around(call: Call) -> tuple[Call, ...]:
+    """The calls that this one is part of, the nearest first."""
+    found: list[Call] = []
+    around = None if call.outer is None else call.outer.call
+    while around is not None:
+        found.append(around)
+        around = None if around.outer is None else around.outer.call
+    return tuple(found)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import current_task
 from collections.abc import Callable
+from contextvars import Context
 from typing import Any, Protocol
 
 from forbear._runtime.world import World
@@ -23,6 +24,7 @@ SLOTS_PER_SECOND = 128
 EXACT_BELOW = 0.05  # seconds; a shorter timer would feel the width of a slot
 NEEDS_ASYNCIO = "`async with` needs asyncio here; under trio use retry(...) and trio.move_on_after(...)"
 _ENDLESS = float("inf")
+_LONGEST = 1e9  # seconds, thirty years; what is longer needs no timer, and would overflow
 _RESOLUTION = 1e-9  # seconds; the event loop knows no less
 
 
@@ -38,49 +40,73 @@ class Cut(Protocol):
 class Slot:
     """All that ends between two instants, `opens_at` and `due`, in the order in which it began.
 
-    `handle` is set where a slot serves only one.
+    `wheel` is the one that the slot belongs to, None where it serves only one; `handle` its timer in the event loop.
     """
 
-    __slots__ = ("clock", "cuts", "due", "handle", "opens_at")
+    __slots__ = ("clock", "cuts", "due", "handle", "opens_at", "wheel")
 
-    def __init__(self, opens_at: float, due: float, clock: Callable[[], float]) -> None:
+    def __init__(self, opens_at: float, due: float, clock: Callable[[], float], wheel: Wheel | None = None) -> None:
         self.opens_at = opens_at
         self.due = due
         self.clock = clock
+        self.wheel = wheel
         self.cuts: dict[Cut, None] = {}
         self.handle: asyncio.TimerHandle | None = None
 
+    def start(self, loop: asyncio.AbstractEventLoop, delay: float) -> None:
+        """Fires after so many seconds."""
+        # In a context of its own: the current one would keep alive all that its variables hold, this call among them.
+        self.handle = loop.call_later(delay, self._fire, loop, context=Context())
+
+    def stop(self) -> None:
+        """Nothing ends here any more: without this, long timeouts would leave a timer for each moment behind."""
+        if self.handle is not None:
+            self.handle.cancel()
+        self._close()
+
+    def _close(self) -> None:
+        self.opens_at = _ENDLESS  # nobody joins it any more
+        if self.wheel is not None:
+            self.wheel.slots.pop(self.due, None)
+
+    def _fire(self, loop: asyncio.AbstractEventLoop) -> None:
+        early = self.due - self.clock()
+        if early > _RESOLUTION:  # a loop may round a timer down
+            self.start(loop, early)
+            return
+        self._close()
+        while self.cuts:
+            cut, _ = self.cuts.popitem()
+            cut.timed_out = True
+            if cut.task is not None:
+                cut.task.cancel()
+
 
 class Wheel:
-    """The shared slots of one event loop; it lives and dies with its loop. `last` is the slot that was used last."""
+    """The shared slots of one event loop, by the instant when they are due; it lives and dies with its loop.
+
+    `last` is the slot that was used last: calls that begin together mostly end in the same one.
+    """
 
     __slots__ = ("last", "loop", "slots")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.slots: dict[int, Slot] = {}
+        self.slots: dict[float, Slot] = {}
         self.last = Slot(_ENDLESS, _ENDLESS, loop.time)
 
     def slot_for(self, ends_at: float, clock: Callable[[], float]) -> Slot:
         """The slot for what ends at an instant on `clock`, which is the loop's."""
         number = int(ends_at * SLOTS_PER_SECOND) + 1
-        slot = self.slots.get(number)
+        due = number / SLOTS_PER_SECOND
+        slot = self.slots.get(due)
         if slot is None:
-            due = number / SLOTS_PER_SECOND
-            slot = self.slots[number] = Slot((number - 1) / SLOTS_PER_SECOND, due, clock)
-            self.loop.call_later(due - clock(), self._fire, number)
-        self.last = slot
+            slot = self.slots[due] = Slot((number - 1) / SLOTS_PER_SECOND, due, clock, self)
+            slot.start(self.loop, due - clock())
+        left, self.last = self.last, slot
+        if not left.cuts and left is not slot:
+            left.stop()
         return slot
-
-    def _fire(self, number: int) -> None:
-        slot = self.slots[number]
-        early = slot.due - slot.clock()
-        if early > _RESOLUTION:  # a loop may round a timer down
-            self.loop.call_later(early, self._fire, number)
-            return
-        del self.slots[number]
-        slot.opens_at = _ENDLESS  # nobody joins it any more
-        _cut_all(slot)
 
 
 def arm(cut: Cut, limit: float, now: float, world: World) -> bool:
@@ -97,36 +123,34 @@ def arm(cut: Cut, limit: float, now: float, world: World) -> bool:
     cut.timed_out = False
     cut.task = task
     cut.cancelling = task.cancelling()
-    if EXACT_BELOW <= limit < _ENDLESS and world.coarse:
+    if EXACT_BELOW <= limit < _LONGEST and world.coarse:
         ends_at = now + limit
         try:
             wheel = loop._forbear_wheel  # noqa: SLF001  # ours
         except AttributeError:
             wheel = loop._forbear_wheel = Wheel(loop)  # noqa: SLF001
-        slot = wheel.last  # calls that begin together mostly end in the same slot
+        slot = wheel.last
         if not slot.opens_at <= ends_at < slot.due:
             slot = wheel.slot_for(ends_at, world.timer_clock)
         slot.cuts[cut] = None
         cut.timer = slot
     else:
-        cut.timer = None if limit == _ENDLESS else _own_slot(loop, cut, limit, world)
+        cut.timer = None if limit >= _LONGEST else _own_slot(loop, cut, limit, world)
     return True
 
 
-def disarm(cut: Cut) -> None:
-    """The attempt is over, in whatever way. Raises CancelledError where a cancellation by the caller got lost in it.
+def disarm(cut: Cut) -> bool:
+    """The attempt is over. Whether its task has been cancelled by others since it began, and has not taken it back.
 
-    Where the timer had fired and only the timer, its cancellation is taken back: the driver sees `timed_out` and
-    must report a timeout.
+    Where the timer had fired, its own cancellation is taken back: the driver sees `timed_out`.
     """
     task = cut.task
     disarm_in_time(cut)
     if task is None:  # it has been disarmed before
-        return
+        return False
     if cut.timed_out:
         task.uncancel()
-    if task.cancelling() > cut.cancelling:
-        raise asyncio.CancelledError
+    return task.cancelling() > cut.cancelling
 
 
 def disarm_in_time(cut: Cut) -> None:
@@ -134,31 +158,16 @@ def disarm_in_time(cut: Cut) -> None:
     slot = cut.timer
     cut.timer = cut.task = None
     if slot is not None:
-        slot.cuts.pop(cut, None)
-        if slot.handle is not None:
-            slot.handle.cancel()
+        cuts = slot.cuts
+        cuts.pop(cut, None)
+        if not cuts and (slot.wheel is None or slot.wheel.last is not slot):
+            slot.stop()
 
 
 def _own_slot(loop: asyncio.AbstractEventLoop, cut: Cut, limit: float, world: World) -> Slot:
     if world.attach is not None:
         world.attach(loop)
     slot = Slot(_ENDLESS, world.timer_clock() + limit, world.timer_clock)
-    slot.handle = loop.call_later(limit, _fire_own, loop, slot)
+    slot.start(loop, limit)
     slot.cuts[cut] = None
     return slot
-
-
-def _fire_own(loop: asyncio.AbstractEventLoop, slot: Slot) -> None:
-    early = slot.due - slot.clock()
-    if early > _RESOLUTION:
-        slot.handle = loop.call_later(early, _fire_own, loop, slot)
-        return
-    _cut_all(slot)
-
-
-def _cut_all(slot: Slot) -> None:
-    while slot.cuts:
-        cut, _ = slot.cuts.popitem()
-        cut.timed_out = True
-        if cut.task is not None:
-            cut.task.cancel()

@@ -21,12 +21,27 @@ Ambient = Union["Scope", "Call", None]
 class Scope:
     """A block that sets a deadline or a world. `deadline_at` is an instant on the clock of `world`."""
 
-    __slots__ = ("call", "deadline_at", "world")
+    __slots__ = ("call", "deadline_at", "ended", "outer", "world")
 
-    def __init__(self, world: World, deadline_at: float, call: Call | None) -> None:
+    def __init__(self, world: World, deadline_at: float, outer: Ambient) -> None:
         self.world = world
         self.deadline_at = deadline_at
-        self.call = call
+        self.outer = outer
+        self.call: Call | None = None if outer is None else outer.call
+        self.ended = False
+
+    def enter(self) -> None:
+        """Holds from now on, in this context."""
+        current.set(self)
+
+    def end(self) -> None:
+        """Holds no longer. Where another block has begun since, that one goes on; a foreign context is left alone."""
+        self.ended = True
+        if current.get() is self:
+            outer = self.outer
+            while isinstance(outer, Scope) and outer.ended:
+                outer = outer.outer
+            current.set(outer)
 
 
 current: ContextVar[Ambient] = ContextVar("forbear_scope", default=None)

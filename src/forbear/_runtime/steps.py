@@ -5,28 +5,34 @@ Decided here: which error leaves, who is told, and what is freed before a wait. 
 
 from __future__ import annotations
 
-import logging
+import sys
+from inspect import CO_ITERABLE_COROUTINE
+from types import FrameType, GeneratorType
 from typing import Any
 
-from forbear._runtime.call import Call
+from forbear._runtime.call import Call, calls_around
 from forbear._runtime.scope import current
+from forbear._runtime.telling import log_mistake, tell, tell_attempt, tell_end
 from forbear.core.decision import Retry, refusal
-from forbear.core.events import AttemptEnded, CallEnded, EndReason, Event, Outcome
 from forbear.core.run import Pending
-from forbear.errors import ResultRejected, mark, marks, type_name
-
-logger = logging.getLogger("forbear")
+from forbear.errors import GaveUp, ResultRejected, mark
 
 
 def accept(call: Call, result: object) -> None:
     """Lets a result pass, or raises ResultRejected where the plan refuses it."""
     rejects = call.plan.rejects
-    if rejects is not None and rejects(result):
-        raise ResultRejected(result)
+    if rejects is not None:
+        try:
+            refused = rejects(result)
+        except Exception as mistake:
+            call.run.mistake = mistake  # the function has succeeded: it must not be repeated for this
+            raise
+        if refused:
+            raise ResultRejected(result)
     if call.plan.listeners:
         now = call.world.clock()
-        _tell_attempt(call, "success", now)
-        _tell_end(call, "success", now)
+        tell_attempt(call.plan, call.run, "success", now)
+        tell_end(call.plan, call.run, "success", now)
 
 
 def fail(call: Call, error: Exception) -> bool:
@@ -36,18 +42,31 @@ def fail(call: Call, error: Exception) -> bool:
     """
     plan, run, world = call.plan, call.run, call.world
     now = world.clock()
-    failure = plan.judge(error, call.marks)
+    if run.mistake is error:
+        run.mistake = None
+        tell_end(plan, run, "permanent", now, error)
+        return False
+    failure = plan.judge(error, call, world.wall())
     random = world.random() if refusal(run.policy, failure, run.number) is None else 0.0
     answer = run.failed(error, failure, now, random)
-    _tell_attempt(call, "failure", now, error)
+    tell_attempt(call.plan, call.run, "failure", now, error)
     if isinstance(answer, Retry):
         run.pending = Pending(error, answer, failure)
         return True
-    _tell_end(call, answer.reason, now, error)
+    run.previous_error = None  # the call is over, and the frames in its traceback must not keep it alive
+    tell_end(call.plan, call.run, answer.reason, now, error)
     if answer.reason == "permanent" or answer.reason == "unsafe":
         return False
     if plan.reraise and not isinstance(error, ResultRejected):
-        mark(error, answer.reason, run.number, now - run.started_at, run.waited)
+        fact = GaveUp(
+            reason=answer.reason,
+            attempts=run.number,
+            elapsed=now - run.started_at,
+            waited=run.waited,
+            by=plan,
+            within=calls_around(call),
+        )
+        mark(error, fact)
         return False
     raise run.given_up(answer.reason, error, now, run.number) from error
 
@@ -56,6 +75,7 @@ def taken(call: Call) -> Pending:
     """The failure that the wait which begins is for; from here on only the driver's wait knows it."""
     run = call.run
     pending, run.pending = run.pending, None
+    run.previous_error = None  # during the wait one failure is alive, no more
     if pending is None:
         raise RuntimeError("no attempt has failed")
     return pending
@@ -67,7 +87,7 @@ def before_wait(call: Call, pending: Pending) -> Any:
     if plan.on_retry is None and not plan.listeners:
         return None
     state = call.run.state(plan.name, pending, call.world.clock())
-    _tell(call, state)
+    tell(plan, state)
     if plan.on_retry is None:
         return None
     try:
@@ -81,7 +101,7 @@ def check_time(call: Call, error: BaseException, needed: float = 0.0) -> float:
     """The instant now. Raises DeadlineExceeded where a wait of `needed` seconds would end too late for an attempt."""
     run, now = call.run, call.world.clock()
     if run.left(now) <= needed:
-        _tell_end(call, "deadline", now, error)
+        tell_end(call.plan, call.run, "deadline", now, error)
         raise run.given_up("deadline", error, now, run.number) from error
     return now
 
@@ -89,7 +109,6 @@ def check_time(call: Call, error: BaseException, needed: float = 0.0) -> float:
 def resume(call: Call, pending: Pending) -> None:
     """The wait is over: the next attempt begins, if there is time left for it."""
     call.run.resumed(pending, check_time(call, pending.error))
-    call.marks = marks.latest
 
 
 def left_by(call: Call, leaving: BaseException) -> None:
@@ -105,15 +124,16 @@ def cancelled(call: Call, *, waiting: bool) -> None:
     if call.plan.listeners:
         now = call.world.clock()
         if not waiting:
-            _tell_attempt(call, "cancelled", now)
-        _tell_end(call, "cancelled", now)
+            tell_attempt(call.plan, call.run, "cancelled", now)
+        tell_end(call.plan, call.run, "cancelled", now)
 
 
 def late(call: Call, cause: BaseException | None = None) -> TimeoutError:
     """The error of an attempt that its timer has ended; it says which limit that was."""
     run = call.run
-    if run.policy.attempt_timeout == run.limit:
-        text = f"attempt {run.number} took longer than attempt_timeout={run.limit:g} s"
+    own = run.policy.attempt_timeout
+    if own is not None and own <= run.limit * (1 + 1e-9):  # of equal limits, whatever the rounding, the attempt's
+        text = f"attempt {run.number} took longer than attempt_timeout={own:g} s"
     else:
         text = f"attempt {run.number} was cut at the deadline, {run.limit:.3g} s after it began"
     error = TimeoutError(text)
@@ -122,67 +142,42 @@ def late(call: Call, cause: BaseException | None = None) -> TimeoutError:
 
 
 def let_go(error: BaseException) -> None:
-    """Frees the frames of an error that is about to be superseded, and all that their locals hold."""
+    """Frees the frames of an error that is about to be superseded, and all that their locals hold.
+
+    What the caller was handling when it made the call hangs on the error as its context; it is not ours.
+    """
+    callers = _frames_of_callers()
     seen: set[int] = set()
     todo: list[BaseException | None] = [error]
+    # The error of an attempt that was cut has never been raised; what it was cut with is ours.
+    ours = (error, error.__cause__ if error.__traceback__ is None else None)
     while todo and len(seen) < 64:
         one = todo.pop()
         if one is None or id(one) in seen:
             continue
         seen.add(id(one))
-        one.__traceback__ = None
+        trace = one.__traceback__
+        if one not in ours and trace is not None and trace.tb_frame in callers:
+            continue
+        one.with_traceback(None)
         todo += [one.__cause__, one.__context__]
         if isinstance(one, BaseExceptionGroup):
             todo += one.exceptions
 
 
+def _frames_of_callers() -> set[FrameType]:
+    """The frames that run now, without forbear's own."""
+    found: set[FrameType] = set()
+    frame = sys._getframe()  # noqa: SLF001  # public, despite its name
+    while frame is not None:
+        if not frame.f_globals.get("__name__", "").startswith("forbear."):
+            found.add(frame)
+        frame = frame.f_back  # type: ignore[assignment]
+    return found
+
+
 def is_awaitable(value: object) -> bool:
     """Whether `await` would take the value."""
+    if isinstance(value, GeneratorType):  # made by types.coroutine
+        return bool(value.gi_code.co_flags & CO_ITERABLE_COROUTINE)
     return hasattr(type(value), "__await__")
-
-
-def log_mistake(who: str, mistake: Exception) -> None:
-    """Reports a hook's own error by its type and place. Its text, and the failure it was told of, may hold secrets."""
-    place = mistake.__traceback__
-    while place is not None and place.tb_next is not None:
-        place = place.tb_next
-    where = "" if place is None else f" at {place.tb_frame.f_code.co_filename}:{place.tb_lineno}"
-    logger.error("%s raised %s%s; the call goes on", who, type_name(mistake), where)
-
-
-def _tell_attempt(call: Call, outcome: Outcome, now: float, error: BaseException | None = None) -> None:
-    if call.plan.listeners:
-        run = call.run
-        event = AttemptEnded(
-            call=call.plan.name,
-            attempt=run.number,
-            max_attempts=run.policy.max_attempts,
-            outcome=outcome,
-            elapsed=max(0.0, now - run.attempt_at),
-            remaining=run.left(now),
-            error_type=None if error is None else type_name(error),
-            error=error,
-        )
-        _tell(call, event)
-
-
-def _tell_end(call: Call, reason: EndReason, now: float, error: BaseException | None = None) -> None:
-    if call.plan.listeners:
-        run = call.run
-        event = CallEnded(
-            call=call.plan.name,
-            reason=reason,
-            attempts=run.number,
-            elapsed=max(0.0, now - run.started_at),
-            waited=run.waited,
-            error_type=None if error is None else type_name(error),
-        )
-        _tell(call, event)
-
-
-def _tell(call: Call, event: Event) -> None:
-    for listener in tuple(call.plan.listeners):
-        try:
-            listener(event)
-        except Exception as mistake:
-            log_mistake("a listener", mistake)

@@ -31,14 +31,16 @@ class World:
     """Time and dice of a call. Durations are seconds.
 
     clock: a monotonic instant. sleep: blocks. async_sleep: gives an awaitable; None is the event loop's own.
-    random: a number in [0, 1). timer_clock: the clock that the event loop's timers obey. coarse: whether attempt
-    timers may share the slots of the wheel. attach: called with the running event loop before its timers are used.
+    random: a number in [0, 1). wall: epoch seconds, for dates that servers name. timer_clock: the clock that the event
+    loop's timers obey. coarse: whether attempt timers may share the slots of the wheel. attach: called with the running
+    event loop before its timers are used.
     max_attempts: a cap for all calls, for tests.
     """
 
     clock: Clock
     sleep: Sleep
     random: Clock
+    wall: Clock = time.time
     async_sleep: Sleep | None = None
     timer_clock: Clock = time.monotonic
     coarse: bool = False

@@ -9,15 +9,18 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
+from types import GeneratorType
 from typing import Any
 
 from forbear._runtime.call import Call, Plan, monotonic, open_inside
 from forbear._runtime.scope import current
-from forbear._runtime.steps import accept, before_wait, check_time, fail, is_awaitable, let_go, logger, resume, taken
+from forbear._runtime.steps import accept, before_wait, cancelled, check_time, fail, is_awaitable, let_go, resume, taken
+from forbear._runtime.telling import logger
 from forbear._runtime.world import blocking_sleep
-from forbear.errors import marks
+from forbear.errors import UsageError
 
-OnAwaitable = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+# What goes on with an awaitable that the function has returned: (awaitable, arguments, keywords, the call so far).
+OnAwaitable = Callable[[Any, tuple[Any, ...], dict[str, Any], Call], Any]
 
 BLOCKS_THE_LOOP = (
     "a blocking retry waits inside a running event loop and stops everything else in it: "
@@ -29,12 +32,12 @@ def guard(plan: Plan, fn: Callable[..., Any], on_awaitable: OnAwaitable) -> Call
     """`fn` under the plan. What it returns is handed to `on_awaitable` if it turns out to be awaitable."""
     around, enter, leave = current.get, current.set, current.reset
     listeners, checked, plain = plan.listeners, plan.rejects is not None, plan.plain
-    last_type: type | None = None  # a function mostly returns one type; asking it once is enough
+    last_type: type | None = GeneratorType  # a function mostly returns one type; asking it once is enough
 
     def guarded(*args: Any, **kwargs: Any) -> Any:
         nonlocal last_type
         call = Call()  # as open_call() does it, without the price of a call
-        call.plan, call.outer, call.made, call.marks = plan, around(), None, marks.latest
+        call.plan, call.outer, call.made = plan, around(), None
         if plain and call.outer is None:
             call.started_at = monotonic()
         else:
@@ -44,9 +47,9 @@ def guard(plan: Plan, fn: Callable[..., Any], on_awaitable: OnAwaitable) -> Call
             while True:
                 try:
                     result = fn(*args, **kwargs)
-                    if type(result) is not last_type:
+                    if type(result) is not last_type or last_type is GeneratorType:
                         if is_awaitable(result):
-                            return on_awaitable(result, args, kwargs)
+                            return on_awaitable(result, args, kwargs, call)
                         last_type = type(result)
                     if checked or listeners:
                         accept(call, result)
@@ -55,6 +58,9 @@ def guard(plan: Plan, fn: Callable[..., Any], on_awaitable: OnAwaitable) -> Call
                     if not fail(call, error):
                         raise
                     pause(call)
+                except BaseException:
+                    cancelled(call, waiting=False)
+                    raise
         finally:
             leave(token)
 
@@ -64,21 +70,31 @@ def guard(plan: Plan, fn: Callable[..., Any], on_awaitable: OnAwaitable) -> Call
 def pause(call: Call) -> None:
     """Tells the hooks, waits, and makes the call ready for the next attempt. Raises DeadlineExceeded if it is late."""
     pending = taken(call)
-    told = before_wait(call, pending)
-    if is_awaitable(told):
-        close(told)
-        logger.error("on_retry is async, but this call is blocking: it was not run; give it a plain function")
-    if call.plan.on_retry is not None:
-        check_time(call, pending.error, pending.answer.delay)
-    let_go(pending.error)
+    try:
+        told = before_wait(call, pending)
+        if is_awaitable(told):
+            close(told)
+            logger.error("on_retry is async, but this call is blocking: it was not run; give it a plain function")
+        if call.plan.on_retry is not None:
+            check_time(call, pending.error, pending.answer.delay)
+        let_go(pending.error)
+        wait(call, pending.answer.delay)
+        resume(call, pending)
+    except BaseException as leaving:
+        if not isinstance(leaving, Exception):
+            cancelled(call, waiting=True)
+        raise
+
+
+def wait(call: Call, delay: float) -> None:
+    """Sleeps in this thread, by whatever means the call was given."""
     sleep = call.plan.sleep or call.world.sleep
     if sleep is blocking_sleep and in_event_loop():
-        warnings.warn(BLOCKS_THE_LOOP, RuntimeWarning, stacklevel=4)
-    slept = sleep(pending.answer.delay)
+        warnings.warn(BLOCKS_THE_LOOP, RuntimeWarning, stacklevel=5)
+    slept = sleep(delay)
     if is_awaitable(slept):
         close(slept)
-        raise TypeError("sleep= is async, but this call is blocking: give it a plain function such as time.sleep")
-    resume(call, pending)
+        raise UsageError("sleep= is async, but this call is blocking: give it a plain function such as time.sleep")
 
 
 def in_event_loop() -> bool:

@@ -10,20 +10,19 @@ there is another round. Prevents the silent misuse: a loop without its inner blo
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Unpack
 
 from forbear._aio import driver as asyncio_driver
-from forbear._aio.waiting import pause
 from forbear._runtime.call import Call, Plan, open_call
 from forbear._runtime.on_asyncio import NEEDS_ASYNCIO
 from forbear._runtime.scope import Ambient, current
-from forbear._runtime.steps import accept, fail
+from forbear._runtime.steps import accept, cancelled, fail
 from forbear._sync import driver as blocking_driver
 from forbear.calls.current import Attempt
 from forbear.calls.options import BlockOptions, plan_of
+from forbear.errors import UsageError
 
 _NO_RESULT: Any = object()
 
@@ -48,14 +47,22 @@ class BlockAttempt(Attempt):
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> bool:
-        current.set(self._outer)
+        self._leave()
         failed: BaseException | None = error
         try:
             if error is None:
                 self._accept()
         except Exception as refused:
             failed = refused
-        return isinstance(failed, Exception) and self._settle(fail, failed, error)
+        try:
+            if failed is None:
+                return False
+            if isinstance(failed, Exception):
+                return self._settle(fail, failed, error)
+            cancelled(self._call, waiting=False)
+            return False
+        finally:
+            del failed, error  # a frame must not keep alive what it raises
 
     async def __aenter__(self) -> BlockAttempt:
         if not self._is_async:
@@ -66,7 +73,7 @@ class BlockAttempt(Attempt):
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> bool:
-        current.set(self._outer)
+        self._leave()
         failed: BaseException | None = error
         try:
             if error is None:
@@ -74,7 +81,10 @@ class BlockAttempt(Attempt):
                 self._accept()
         except BaseException as refused:
             failed = refused
-        return failed is not None and self._settle(asyncio_driver.failed, failed, error)
+        try:
+            return failed is not None and self._settle(asyncio_driver.failed, failed, error)
+        finally:
+            del failed, error
 
     @property
     def ran(self) -> bool:
@@ -86,11 +96,16 @@ class BlockAttempt(Attempt):
         self._outer = current.get()
         current.set(self._call)
 
+    def _leave(self) -> None:
+        """The scope around holds again, unless the collector ends the block in a context that is not ours."""
+        if current.get() is self._call:
+            current.set(self._outer)
+
     def _accept(self) -> None:
         if self.result is not _NO_RESULT:
             accept(self._call, self.result)
         elif self._call.plan.rejects is not None:
-            raise TypeError("retry_if_result needs the result: set attempt.result = ... inside the block")
+            raise UsageError("retry_if_result needs the result: set attempt.result = ... inside the block")
         else:
             accept(self._call, None)
 
@@ -102,7 +117,7 @@ class BlockAttempt(Attempt):
                 raise failed
             return self.again
         finally:
-            del error, failed  # a frame must not keep alive what it raises
+            del error, failed
 
 
 class Rounds:
@@ -132,7 +147,7 @@ class Rounds:
         if self._call is not None:
             if not self._again():
                 raise StopAsyncIteration
-            await pause(self._call, asyncio.sleep)
+            await asyncio_driver.pause_here(self._call)
         return self._begin(is_async=True)
 
     def _again(self) -> bool:

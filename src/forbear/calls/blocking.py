@@ -11,6 +11,7 @@ from forbear.calls.callables import check_call, is_coroutine_function, name_of
 from forbear.calls.decorate import Decorator, Fallback, decorator
 from forbear.calls.fallback import with_fallback
 from forbear.calls.options import Options, plan_of
+from forbear.errors import UsageError
 
 T = TypeVar("T")
 
@@ -37,7 +38,9 @@ def guard(plan: Plan, fn: Callable[..., Any], fallback: Fallback | None) -> Call
 
     def refuse_awaitable(first: Any, *_: Any) -> Any:
         driver.close(first)
-        raise TypeError(f"{plan.name} returned an awaitable, which retry_sync can't await: use retry")
+        raise UsageError(f"{plan.name} returned an awaitable, which retry_sync can't await: use retry")
 
+    if fallback is not None and is_coroutine_function(fallback):
+        raise ValueError("fallback is async, and retry_sync is for blocking functions: give it a plain function")
     guarded = driver.guard(plan, fn, refuse_awaitable)
-    return guarded if fallback is None else with_fallback(guarded, fallback)
+    return guarded if fallback is None else with_fallback(guarded, plan, fallback)

@@ -26,6 +26,10 @@ def refuse(fn: Any) -> None:
         raise TypeError("a policy is given by name: retry(policy=...)")
     if isinstance(fn, property):
         raise TypeError("put the decorator under @property, on the function itself")
+    if getattr(fn, "__globals__", {}).get("__name__") == "contextlib":
+        raise TypeError(
+            f"{name_of(fn)} is a context manager: calling it only makes the manager; use attempts() around the block"
+        )
     if not callable(fn):
         raise TypeError(
             f"retry needs a function, not {type(fn).__name__}; options are given by name, as in "

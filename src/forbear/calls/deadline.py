@@ -74,7 +74,6 @@ class DeadlineBlock:
         "_began_at",
         "_duration",
         "_margin",
-        "_outer",
         "_scope",
         "cancelling",
         "task",
@@ -87,7 +86,6 @@ class DeadlineBlock:
         self._duration = optional_seconds("duration", duration)
         self._margin = seconds("margin", margin, endless=False)
         self._scope: Scope | None = None
-        self._outer: Any = None
         self.world: World = REAL
         self.timer: Slot | None = None
         self.task: asyncio.Task[Any] | None = None
@@ -98,17 +96,18 @@ class DeadlineBlock:
     def __enter__(self) -> Deadline | None:
         if self._scope is not None:
             raise RuntimeError("this deadline block is in use: write a new deadline(...) for each block")
-        outer = self._outer = current.get()
+        outer = current.get()
         self.world = world_of(outer)
         now = self._began_at = self.world.clock()
         at = tightened(ends_at(now, self._duration), deadline_in(self.world, outer, now), self._margin)
-        self._scope = Scope(self.world, at, None if outer is None else outer.call)
-        current.set(self._scope)
+        self._scope = Scope(self.world, at, outer)
+        self._scope.enter()
         return None if at == math.inf else Deadline.at(at, self.world.clock)
 
     def __exit__(self, *_: object) -> None:
-        current.set(self._outer)
-        self._scope = self._outer = None
+        scope, self._scope = self._scope, None
+        if scope is not None:
+            scope.end()
 
     async def __aenter__(self) -> Deadline | None:
         granted = self.__enter__()
@@ -125,8 +124,8 @@ class DeadlineBlock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.__exit__()
-        disarm(self)
-        if self.timed_out and kind is not None and issubclass(kind, asyncio.CancelledError):
+        cancelled_too = disarm(self)
+        if self.timed_out and not cancelled_too and kind is not None and issubclass(kind, asyncio.CancelledError):
             raise DeadlineExceeded("deadline", 0, None, elapsed=self.world.clock() - self._began_at) from error
 
 

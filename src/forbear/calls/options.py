@@ -12,15 +12,16 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypedDict
 
-from forbear._runtime.call import Plan
+from forbear._runtime.call import Call, Plan
 from forbear._runtime.world import Clock, Sleep, World
+from forbear.calls.callables import is_coroutine_function
 from forbear.classify.failures import classify, is_retryable
 from forbear.core.backoff import Backoff, Jitter
 from forbear.core.events import RetryState
 from forbear.core.failure import Failure, Kind
 from forbear.core.policy import LateBackoff, Policy, RetryAfterMode
 from forbear.core.validation import Seconds, flag
-from forbear.errors import CircuitOpenError, ResultRejected, already_retried
+from forbear.errors import CircuitOpenError, ResultRejected, UsageError, already_retried
 from forbear.observe.hooks import listeners
 
 Retryable = Callable[[Exception], bool] | type[Exception] | tuple[type[Exception], ...]
@@ -64,6 +65,8 @@ class Options(BlockOptions, total=False):
 
 
 _POLICY_FIELDS = frozenset(PolicyOptions.__annotations__) - {"policy"}
+# Functions among the options would be kept alive with the plan.
+_REMEMBERED = _POLICY_FIELDS - {"backoff"}
 _NAMES = frozenset(Options.__annotations__)
 # Names that users of other libraries try first.
 _MEANT = {
@@ -89,13 +92,12 @@ _MEANT = {
 def plan_of(name: str, options: Mapping[str, Any]) -> Plan:
     """The plan that the options describe. Raises TypeError for an unknown name, ValueError for a bad value.
 
-    Plans are frozen: the call form, which names its options anew each time, need not build one each time. Where a
-    function is among them, it would be kept alive.
+    Plans are frozen: the call form, which names its options anew each time, need not build one each time.
     """
-    if options.keys() <= _POLICY_FIELDS:
+    if options.keys() <= _REMEMBERED:
         try:
             return _remembered(name, **options)
-        except TypeError:  # a list of delays is not hashable
+        except TypeError:  # what can't be hashed is no good value, and is told so below
             pass
     return _plan_of(name, options)
 
@@ -113,6 +115,8 @@ def _plan_of(name: str, options: Mapping[str, Any]) -> Plan:
     for option, function in (("on_retry", hook), ("retry_if_result", rejects), ("fallback", options.get("fallback"))):
         if function is not None and not callable(function):
             raise ValueError(f"{option} must be a function, not {type(function).__name__}")
+    if rejects is not None:
+        _refuse_async("retry_if_result", rejects)
     return Plan(
         name=name,
         policy=policy_of(options),
@@ -145,14 +149,17 @@ def _unknown(option: str) -> str:
 
 
 _REFUSED = Failure(transient=False, kind=Kind.GAVE_UP)
+# Errors that are one of these too must leave, whatever else they are.
+_LEAVING = (KeyboardInterrupt, SystemExit, GeneratorExit)
+_NEVER = (*_LEAVING, CircuitOpenError, UsageError)
 
 
-def _judge(retryable: Retryable, idempotent: bool) -> Callable[[Exception, int], Failure]:
-    """What an error means for a call with these options; `since` is the last mark made before the attempt."""
+def _judge(retryable: Retryable, idempotent: bool) -> Callable[[Exception, Call, float], Failure]:
+    """What an error means for a call with these options, at an instant of the wall clock."""
     rule = _predicate(retryable)
 
-    def judge(error: Exception, since: int) -> Failure:
-        if already_retried(error, since) or isinstance(error, CircuitOpenError):
+    def judge(error: Exception, call: Call, now: float) -> Failure:  # noqa: ARG001  # until hints need it
+        if already_retried(error, call) or isinstance(error, _NEVER):
             return _REFUSED  # whatever the rule says: to retry it again would multiply
         failure = classify(error, idempotent=idempotent)
         if isinstance(error, ResultRejected):
@@ -174,7 +181,13 @@ def _predicate(retryable: Retryable) -> Callable[[Exception], bool]:
         return lambda error: isinstance(error, kinds)
     if not callable(retryable):
         raise ValueError("retryable must be a function of the error, an exception class or a tuple of classes")
+    _refuse_async("retryable", retryable)
     return retryable
+
+
+def _refuse_async(option: str, function: Callable[..., Any]) -> None:
+    if is_coroutine_function(function):
+        raise ValueError(f"{option} is async, and a coroutine is always true: give it a plain function")
 
 
 def _is_exception_class(kind: object) -> bool:

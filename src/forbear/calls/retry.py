@@ -6,18 +6,18 @@ out to return an awaitable; then it goes on under the asyncio driver.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar, Unpack, overload
 
 from forbear._aio import driver as asyncio_driver
-from forbear._runtime.call import Plan
+from forbear._runtime.call import Call, Plan
 from forbear._runtime.steps import is_awaitable
 from forbear._sync import driver as blocking_driver
 from forbear.calls.callables import check_call, is_coroutine_function, name_of, refuse
 from forbear.calls.decorate import Decorator, Fallback, decorator
 from forbear.calls.fallback import with_fallback, with_fallback_async
 from forbear.calls.options import Options, plan_of
+from forbear.errors import UsageError
 
 T = TypeVar("T")
 
@@ -80,24 +80,26 @@ def guard(plan: Plan, fn: Callable[..., Any], fallback: Fallback | None) -> Call
     if is_coroutine_function(fn):
         return guard_async(plan, fn, fallback)
 
-    def go_on(first: Awaitable[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return guard_async(plan, _first_then(first, fn), fallback)(*args, **kwargs)
+    def go_on(first: Awaitable[Any], args: tuple[Any, ...], kwargs: dict[str, Any], begun: Call) -> Any:
+        return guard_async(plan, _first_then(first, fn), fallback, begun)(*args, **kwargs)
 
     guarded = blocking_driver.guard(plan, fn, go_on)
-    return guarded if fallback is None else with_fallback(guarded, fallback)
+    return guarded if fallback is None else with_fallback(guarded, plan, fallback)
 
 
-def guard_async(plan: Plan, fn: Callable[..., Any], fallback: Fallback | None) -> Callable[..., Any]:
-    """A function that returns awaitables, under the asyncio driver."""
-    guarded = asyncio_driver.guard(plan, fn if is_coroutine_function(fn) else _awaitable_only(fn))
-    return guarded if fallback is None else with_fallback_async(guarded, fallback)
+def guard_async(
+    plan: Plan, fn: Callable[..., Any], fallback: Fallback | None, begun: Call | None = None
+) -> Callable[..., Any]:
+    """A function that returns awaitables, under the asyncio driver. `begun` is a call that goes on there."""
+    guarded = asyncio_driver.guard(plan, fn if is_coroutine_function(fn) else _awaitable_only(fn), begun)
+    return guarded if fallback is None else with_fallback_async(guarded, plan, fallback)
 
 
 def _awaitable_only(fn: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         result = fn(*args, **kwargs)
-        if not is_awaitable(result) and not inspect.isawaitable(result):
-            raise TypeError(
+        if not is_awaitable(result):
+            raise UsageError(
                 f"{name_of(fn)} returned {type(result).__name__}, which can't be awaited: "
                 "use retry_sync for a blocking function"
             )

@@ -14,11 +14,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import Literal
 
+from forbear.core.growth import Custom, Exponential, Linear, Listed
 from forbear.core.validation import Seconds, number, seconds, share
 
 JitterKind = Literal["full", "equal", "none", "decorrelated", "proportional", "whole"]
+
+
+_NAMED: tuple[JitterKind, ...] = ("full", "equal", "none", "decorrelated")
+_KINDS: tuple[JitterKind, ...] = (*_NAMED, "proportional", "whole")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +38,13 @@ class Jitter:
     kind: JitterKind
     amount: float = 0.0
 
+    def __post_init__(self) -> None:
+        if self.kind not in _KINDS:
+            raise ValueError(f"jitter must be one of {', '.join(map(repr, _KINDS))}, not {self.kind!r}")
+        object.__setattr__(self, "amount", share("the amount of jitter", self.amount))
 
-_KINDS: tuple[JitterKind, ...] = ("full", "equal", "none", "decorrelated")
-_BY_NAME: dict[str, Jitter] = {kind: Jitter(kind) for kind in _KINDS}
+
+_BY_NAME: dict[str, Jitter] = {kind: Jitter(kind) for kind in _NAMED}
 _NONE = Jitter("none")
 
 
@@ -48,62 +57,9 @@ def as_jitter(value: Jitter | str) -> Jitter:
     """A `Jitter` from its name or itself."""
     if isinstance(value, Jitter):
         return value
-    if value not in _BY_NAME:
+    if value not in _NAMED:
         raise ValueError(f"jitter must be one of {', '.join(map(repr, _BY_NAME))} or proportional(0.1), not {value!r}")
     return _BY_NAME[value]
-
-
-@dataclass(frozen=True, slots=True)
-class Exponential:
-    """base · factor^(n−1)"""
-
-    base: float
-    factor: float
-
-    def __call__(self, attempt: int) -> float:
-        """Seconds after attempt number `attempt`."""
-        try:
-            return self.base * self.factor ** float(attempt - 1) if self.base else 0.0
-        except OverflowError:
-            return math.inf
-
-
-@dataclass(frozen=True, slots=True)
-class Linear:
-    """start + step · (n−1)"""
-
-    start: float
-    step: float
-
-    def __call__(self, attempt: int) -> float:
-        """Seconds after attempt number `attempt`."""
-        try:
-            return self.start + self.step * (attempt - 1)
-        except OverflowError:
-            return math.inf
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """The n-th of the given delays; the last one repeats."""
-
-    delays: tuple[float, ...]
-
-    def __call__(self, attempt: int) -> float:
-        """Seconds after attempt number `attempt`."""
-        return self.delays[min(attempt, len(self.delays)) - 1]
-
-
-@dataclass(frozen=True, slots=True)
-class Custom:
-    """Whatever the user's function says, checked."""
-
-    function: Callable[[int], float]
-
-    def __call__(self, attempt: int) -> float:
-        """Seconds after attempt number `attempt`. Raises ValueError for what is no duration."""
-        name = getattr(self.function, "__qualname__", type(self.function).__name__)
-        return seconds(f"the delay that backoff function {name} returned for attempt {attempt}", self.function(attempt))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,8 +93,21 @@ class Backoff:
         decorrelated jitter looks at it). The driver must wait this long, then make the attempt.
         """
         low, high = self._range(attempt, previous)
-        drawn = low + (high - low) * random
+        if math.isinf(high):
+            return high  # never: there is nothing to draw below it
+        # Clamped, as the sum may lie a bit above its end.
+        drawn = min(low + (high - low) * random, high, self.bound(attempt))
         return float(math.floor(drawn)) if self.jitter.kind == "whole" else drawn
+
+    def settled(self, attempt: int) -> bool:
+        """Whether the bound stays what it is from attempt number `attempt` on."""
+        match self.growth:
+            case Listed(delays):
+                return attempt >= len(delays)
+            case Custom():
+                return False
+            case _:
+                return self.bound(attempt) == self.bound(attempt + 1)
 
     def with_jitter(self, jitter: Jitter) -> Backoff:
         """The same growth and cap with another jitter."""
@@ -158,12 +127,16 @@ class Backoff:
             case "proportional":
                 return high * (1.0 - self.jitter.amount), min(cap, raw * (1.0 + self.jitter.amount))
             case "decorrelated":
-                base = min(cap, self.growth(1))
-                return base, min(cap, 3.0 * max(base, previous or 0.0))
+                base = self.growth(1)
+                low = base if base < cap else cap / 3.0  # a base at the cap must not end all spread
+                return low, min(cap, 3.0 * max(low, previous or 0.0))
 
     def _spread(self, attempt: int) -> float:
         """Decorrelated waits at most triple each time, whatever the factor of the growth."""
         return min(self.cap, Exponential(self.growth(1), 3.0)(attempt + 1))
+
+
+BackoffLike = Backoff | Sequence[Seconds] | Callable[[int], float]
 
 
 def exponential(
@@ -174,7 +147,7 @@ def exponential(
     if not 1.0 <= factor < math.inf:
         raise ValueError(f"factor is {factor:g}: waits that shrink (below 1) or jump to infinity are refused")
     growth = Exponential(seconds("base", base, endless=False), factor)
-    return Backoff(growth=growth, cap=_cap(cap), jitter=as_jitter(jitter))
+    return Backoff(growth=growth, cap=seconds("cap", cap, endless=False), jitter=as_jitter(jitter))
 
 
 def decorrelated(base: Seconds = 0.5, *, cap: Seconds = 30.0) -> Backoff:
@@ -188,12 +161,13 @@ def decorrelated(base: Seconds = 0.5, *, cap: Seconds = 30.0) -> Backoff:
 def linear(start: Seconds = 1.0, step: Seconds = 1.0, *, cap: Seconds = 60.0, jitter: Jitter | str = "full") -> Backoff:
     """Waits with the bounds start, start+step, start+2·step ... up to `cap` (seconds); full jitter by default."""
     growth = Linear(seconds("start", start, endless=False), seconds("step", step, endless=False))
-    return Backoff(growth=growth, cap=_cap(cap), jitter=as_jitter(jitter))
+    return Backoff(growth=growth, cap=seconds("cap", cap, endless=False), jitter=as_jitter(jitter))
 
 
 def constant(delay: Seconds = 1.0, *, jitter: Jitter | str = "none") -> Backoff:
     """The same wait each time (seconds), exactly, unless `jitter` says otherwise. Meant for polling."""
-    return from_list([delay], jitter=jitter)
+    growth = Listed((seconds("delay", delay, endless=False),))
+    return Backoff(growth=growth, jitter=as_jitter(jitter))
 
 
 def from_list(delays: Sequence[Seconds], *, jitter: Jitter | str = "none") -> Backoff:
@@ -204,19 +178,15 @@ def from_list(delays: Sequence[Seconds], *, jitter: Jitter | str = "none") -> Ba
     return Backoff(growth=Listed(checked), jitter=as_jitter(jitter))
 
 
-def as_backoff(value: object) -> Backoff:
+def as_backoff(value: BackoffLike) -> Backoff:
     """A `Backoff` from one, a list or tuple of seconds, or a function of the attempt number that gives seconds."""
     if isinstance(value, Backoff):
         return value
     if isinstance(value, (list, tuple)):
         return from_list(value)
     if callable(value):
-        return Backoff(growth=Custom(cast("Callable[[int], float]", value)))
+        return Backoff(growth=Custom(value))
     raise ValueError(
         f"backoff must be a Backoff, a list of seconds or a function, not {type(value).__name__}; "
         "for the same wait each time write backoff=constant(2.0)"
     )
-
-
-def _cap(value: Seconds) -> float:
-    return seconds("cap", value, endless=False)

@@ -10,9 +10,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from forbear.core.backoff import Backoff, Exponential, Jitter
+from forbear.core.backoff import Backoff, Jitter
 from forbear.core.decision import Stop, decide
 from forbear.core.failure import Failure
+from forbear.core.growth import Exponential
 from forbear.core.policy import Policy
 from forbear.core.validation import count, number
 

@@ -9,7 +9,6 @@ endless retries.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -61,13 +60,20 @@ def decide(
     stop = refusal(policy, failure, completed_attempts)
     if stop is not None:
         return stop
+    if previous_delay is not None:
+        previous_delay = _not_negative("previous_delay", previous_delay)
     backoff = policy.waits.delay(completed_attempts, random, previous_delay)
-    answer = _with_hint(policy, failure.retry_after, backoff, random)
-    if answer.source == "backoff" and policy.late_backoff == "shorten":
-        answer = _shortened(answer, remaining, policy.minimum_attempt)
-    if answer.delay + policy.minimum_attempt > remaining or answer.delay >= remaining:
-        return DEADLINE
-    return answer
+    asked, source = _hint(policy, failure.retry_after, random)
+    if source is not None and policy.retry_after == "add":
+        answer = Retry(asked + backoff, source)
+    else:
+        answer = Retry(asked, source) if source is not None and asked >= backoff else Retry(backoff, "backoff")
+    if answer.delay + policy.minimum_attempt <= remaining and answer.delay < remaining:
+        return answer
+    room = remaining - policy.minimum_attempt
+    if answer.source == "backoff" and policy.late_backoff == "shorten" and asked <= room < remaining:
+        return Retry(room, "shortened backoff")
+    return DEADLINE
 
 
 def refusal(policy: Policy, failure: Failure, completed_attempts: int) -> Stop | None:
@@ -81,25 +87,17 @@ def refusal(policy: Policy, failure: Failure, completed_attempts: int) -> Stop |
     return None
 
 
-def _with_hint(policy: Policy, hint: float | None, backoff: float, random: float) -> Retry:
-    """The hint as a floor under the backoff, or added to it. The cap of the backoff never limits a hint."""
+def _hint(policy: Policy, hint: float | None, random: float) -> tuple[float, Source | None]:
+    """The wait that the server asks for, spread as the policy says, and what to call it; 0 and None without a hint.
+
+    The cap of the backoff never limits it.
+    """
     if hint is None:
-        return Retry(backoff, "backoff")
+        return 0.0, None
     source: Source = "hint"
     if policy.max_retry_after is not None and hint > policy.max_retry_after:
         hint, source = policy.max_retry_after, "capped hint"
-    asked = hint + random * policy.retry_after_jitter
-    if policy.retry_after == "add":
-        return Retry(asked + backoff, source)
-    return Retry(asked, source) if asked >= backoff else Retry(backoff, "backoff")
-
-
-def _shortened(answer: Retry, remaining: float, minimum_attempt: float) -> Retry:
-    """A backoff cut so that an attempt of the minimum length still fits, where that is possible."""
-    room = remaining - minimum_attempt
-    if answer.delay <= room or room < 0 or math.isinf(remaining):
-        return answer
-    return Retry(room, "shortened backoff")
+    return hint + random * policy.retry_after_jitter, source
 
 
 def _not_negative(name: str, value: object) -> float:

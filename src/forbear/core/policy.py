@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from forbear.core.backoff import Backoff, Jitter, as_backoff, as_jitter, exponential
-from forbear.core.validation import count, optional_seconds, seconds
+from forbear.core.backoff import Backoff, BackoffLike, Jitter, as_backoff, as_jitter, exponential
+from forbear.core.validation import Seconds, count, optional_seconds, seconds
 
 MAX_ATTEMPTS = 5  # with doubling waits from half a second this spans about 7 s, longer than most restarts
 ATTEMPT_TIMEOUT = 10.0  # above the 99th percentile of common HTTP APIs, well below a person's patience
 DEADLINE = 60.0  # the longest that common gateways and workers wait for an answer
 BASE = 0.5  # seconds; long enough for a load balancer to notice a dead server
 CAP = 30.0  # seconds; a longer wait answers an outage no better and only delays the return
+
+_SUMMED = 10_000  # waits that `worst_case` adds up one by one
 
 RetryAfterMode = Literal["floor", "add"]
 LateBackoff = Literal["stop", "shorten"]
@@ -57,6 +59,25 @@ class Policy:
     late_backoff: LateBackoff = "stop"
     waits: Backoff = field(init=False, repr=False, compare=False)
 
+    if TYPE_CHECKING:  # what may be passed; what is kept is what the fields say
+
+        def __init__(
+            self,
+            *,
+            max_attempts: int | None = ...,
+            attempt_timeout: Seconds | None = ...,
+            deadline: Seconds | None = ...,
+            base: Seconds = ...,
+            cap: Seconds = ...,
+            backoff: BackoffLike | None = ...,
+            jitter: Jitter | str | None = ...,
+            minimum_attempt: Seconds = ...,
+            retry_after: RetryAfterMode = ...,
+            retry_after_jitter: Seconds = ...,
+            max_retry_after: Seconds | None = ...,
+            late_backoff: LateBackoff = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         _set(self, "max_attempts", None if self.max_attempts is None else count("max_attempts", self.max_attempts))
         _set(self, "attempt_timeout", optional_seconds("attempt_timeout", self.attempt_timeout, zero=False))
@@ -91,7 +112,7 @@ class Policy:
         kept = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
         if changes.get("backoff") is not None:
             kept.update(base=BASE, cap=CAP, jitter=None)
-        elif not changes.keys().isdisjoint(("base", "cap")) and "backoff" not in changes:
+        elif not changes.keys().isdisjoint(("base", "cap")):
             kept["backoff"] = None
         return Policy(**{**kept, **changes})
 
@@ -115,10 +136,11 @@ class Policy:
             return math.inf
         total = self.max_attempts * self.attempt_timeout
         for attempt in range(1, self.max_attempts):
-            bound = self.waits.bound(attempt)
-            if bound >= self.waits.cap:  # it stays there: the rest is a product, however many attempts there are
-                return total + bound * (self.max_attempts - attempt)
-            total += bound
+            if self.waits.settled(attempt):  # the rest is a product, however many attempts there are
+                return total + self.waits.bound(attempt) * (self.max_attempts - attempt)
+            if attempt > _SUMMED:  # growing so slowly that its end is as good as its sum
+                return total + self.waits.bound(self.max_attempts) * (self.max_attempts - attempt)
+            total += self.waits.bound(attempt)
         return total
 
 

@@ -11,7 +11,7 @@ from collections import deque
 from typing import NamedTuple
 
 from forbear.core.deadline import attempt_limit, remaining
-from forbear.core.decision import Retry, Stop, decide
+from forbear.core.decision import ATTEMPTS, DEADLINE, Retry, Stop, decide
 from forbear.core.events import RetryState
 from forbear.core.failure import Failure
 from forbear.core.policy import Policy
@@ -33,7 +33,7 @@ class Run:
 
     `number` is the current attempt's, from 1; `attempt_at` the instant when it began; `previous_error` what the one
     before it ended with, `pending` the failure that waits for its next attempt, `key` the idempotency key once one was
-    asked for.
+    asked for, `mistake` an error of the caller's own rule, which must leave as it is.
     """
 
     __slots__ = (
@@ -42,6 +42,7 @@ class Run:
         "hint",
         "history",
         "key",
+        "mistake",
         "number",
         "pending",
         "policy",
@@ -62,6 +63,7 @@ class Run:
         self.previous_error: BaseException | None = None
         self.key: str | None = None
         self.pending: Pending | None = None
+        self.mistake: BaseException | None = None
         self.history: deque[AttemptSummary] = deque(maxlen=HISTORY)
 
     def left(self, now: float) -> float:
@@ -86,6 +88,8 @@ class Run:
             random=random,
             previous_delay=self.previous_delay,
         )
+        if answer == ATTEMPTS and self.left(now) <= 0:
+            answer = DEADLINE  # both limits are met; that the time is gone is what a caller must know
         self.hint = failure.retry_after
         self.history.append(
             AttemptSummary(

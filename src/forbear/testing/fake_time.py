@@ -14,7 +14,7 @@ from random import Random
 from types import TracebackType
 from typing import Any, Self
 
-from forbear._runtime.scope import Ambient, Scope, current
+from forbear._runtime.scope import Scope, current
 from forbear._runtime.world import World
 
 
@@ -39,7 +39,7 @@ class FakeTime:
         self.patience = patience
         self._lock = threading.Lock()
         self._loops: dict[asyncio.AbstractEventLoop, _Selector] = {}
-        self._outer: Ambient = None
+        self._scope: Scope | None = None
         self.sleeps: list[float] = []
         self.world = World(
             clock=self,
@@ -81,8 +81,9 @@ class FakeTime:
         self._loops[loop] = _Selector(loop, self)
 
     def __enter__(self) -> Self:
-        self._outer = current.get()
-        current.set(Scope(self.world, float("inf"), None))
+        self._scope = Scope(self.world, float("inf"), current.get())
+        self._scope.call = None
+        self._scope.enter()
         running = asyncio._get_running_loop()  # noqa: SLF001  # public, despite its name
         if running is not None:
             self.attach(running)
@@ -91,8 +92,8 @@ class FakeTime:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        current.set(self._outer)
-        self._outer = None
+        if self._scope is not None:
+            self._scope.end()
         while self._loops:
             _, selector = self._loops.popitem()
             selector.detach()

@@ -23,8 +23,9 @@ def instant_waits(max_attempts: int | None = None) -> Generator[list[float]]:
     cap = None if max_attempts is None else count("max_attempts", max_attempts)
     world = replace(world_of(outer), sleep=waits.append, async_sleep=waits.append, max_attempts=cap)
     deadline_at = float("inf") if outer is None else outer.deadline_at
-    current.set(Scope(world, deadline_at, None if outer is None else outer.call))
+    scope = Scope(world, deadline_at, outer)
+    scope.enter()
     try:
         yield waits
     finally:
-        current.set(outer)
+        scope.end()

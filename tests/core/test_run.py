@@ -1,0 +1,188 @@
+"""The record of one call: its attempts, its waits, and the final error that tells of them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from forbear.core.backoff import decorrelated, from_list
+from forbear.core.decision import Retry, Stop
+from forbear.core.failure import Failure, Kind
+from forbear.core.policy import Policy
+from forbear.core.run import HISTORY, Pending, Run
+from forbear.errors import ApiError, AttemptSummary, DeadlineExceeded, ResultRejected, RetriesExhausted
+
+BUSY = Failure(transient=True, kind=Kind.OVERLOADED, status=503)
+ERROR = ApiError(503)
+
+
+def begun(deadline_at: float = 60.0, **settings: object) -> Run:
+    policy = Policy(**{"backoff": from_list([1, 2, 4]), **settings})  # type: ignore[arg-type]
+    return Run(policy, 0.0, deadline_at)
+
+
+def fail(run: Run, now: float, failure: Failure = BUSY, error: BaseException = ERROR, dice: float = 1.0) -> Retry:
+    """A failed attempt that is retried; the wait takes exactly as long as asked for."""
+    answer = run.failed(error, failure, now, dice)
+    assert isinstance(answer, Retry)
+    run.resumed(Pending(error, answer, failure), now + answer.delay)
+    return answer
+
+
+def test_a_new_run_is_at_its_first_attempt_and_has_waited_for_nothing() -> None:
+    run = Run(Policy(), 100.0, 160.0)
+    assert (run.number, run.waited, run.hint, run.key) == (1, 0.0, None, None)
+    assert (run.started_at, run.attempt_at, run.deadline_at) == (100.0, 100.0, 160.0)
+    assert (run.previous_delay, run.previous_error, run.pending) == (None, None, None)
+    assert list(run.history) == []
+
+
+def test_the_time_left_is_never_negative() -> None:
+    run = begun(10.0)
+    assert [run.left(now) for now in (0.0, 4.0, 10.0, 11.0)] == [10.0, 6.0, 0.0, 0.0]
+    assert begun(math.inf).left(1e9) == math.inf
+
+
+def test_an_attempt_gets_its_timeout_or_what_was_left_when_it_began() -> None:
+    run = begun(8.0, attempt_timeout=5.0)
+    assert run.limit == 5.0
+    run.attempt_at = 6.0
+    assert run.limit == 2.0
+    run.attempt_at = 9.0
+    assert run.limit == 0.0
+    assert begun(math.inf, attempt_timeout=None).limit == math.inf
+
+
+def test_a_retried_attempt_leaves_its_wait_its_number_and_its_error() -> None:
+    run, error = begun(), ApiError(503)
+    answer = run.failed(error, BUSY, 3.0, 1.0)
+    assert answer == Retry(1.0, "backoff")
+    assert (run.number, run.waited, run.previous_error) == (1, 0.0, None)
+    run.resumed(Pending(error, answer, BUSY), 4.0)
+    assert (run.number, run.waited, run.previous_error, run.attempt_at) == (2, 1.0, error, 4.0)
+
+
+def test_waits_add_up() -> None:
+    run = begun()
+    assert [fail(run, now).delay for now in (0.0, 5.0, 10.0)] == [1.0, 2.0, 4.0]
+    assert run.waited == 7.0
+    assert run.number == 4
+
+
+def test_the_decision_counts_the_attempts_and_the_time_left() -> None:
+    run = begun(max_attempts=2)
+    fail(run, 0.0)
+    assert run.failed(ERROR, BUSY, 2.0, 1.0) == Stop("max_attempts")
+    assert begun(10.0).failed(ERROR, BUSY, 9.0, 1.0) == Stop("deadline")
+    assert begun().failed(ERROR, Failure(transient=False), 0.0, 1.0) == Stop("permanent")
+
+
+def test_each_failure_is_summed_up_with_its_duration_and_its_wait() -> None:
+    run = begun(max_attempts=2)
+    fail(run, 0.5)
+    run.failed(TimeoutError(), Failure(transient=True), 4.0, 1.0)
+    assert list(run.history) == [
+        AttemptSummary(number=1, error_type="forbear.errors.ApiError", status=503, elapsed=0.5, delay=1.0),
+        AttemptSummary(number=2, error_type="TimeoutError", status=None, elapsed=2.5, delay=None),
+    ]
+
+
+def test_a_clock_that_runs_backwards_gives_no_negative_durations() -> None:
+    run = Run(Policy(), 100.0, 160.0)
+    answer = run.failed(ERROR, BUSY, 99.0, 0.0)
+    assert isinstance(answer, Retry)
+    assert run.history[0].elapsed == 0.0
+    assert run.given_up("deadline", ERROR, 99.0, 1).elapsed == 0.0
+    assert run.state("ask", Pending(ERROR, answer, BUSY), 99.0).elapsed == 0.0
+
+
+def test_only_the_last_attempts_are_remembered() -> None:
+    run = begun(math.inf, max_attempts=None, backoff=from_list([0]))
+    for _ in range(HISTORY + 5):
+        fail(run, 0.0)
+    assert [summary.number for summary in run.history] == list(range(6, HISTORY + 6))
+
+
+def test_the_last_hint_is_remembered_and_forgotten_with_the_next_failure() -> None:
+    run = begun()
+    fail(run, 0.0, Failure(transient=True, retry_after=7.0))
+    assert run.hint == 7.0
+    fail(run, 10.0)
+    assert run.hint is None
+
+
+def test_a_decorrelated_wait_grows_from_the_last_backoff_but_not_from_a_hint() -> None:
+    run = begun(backoff=decorrelated(1.0), max_attempts=None)
+    assert fail(run, 0.0).delay == 3.0
+    assert run.previous_delay == 3.0
+    assert fail(run, 5.0, Failure(transient=True, retry_after=20.0)).delay == 20.0
+    assert run.previous_delay == 3.0
+    assert fail(run, 30.0).delay == 9.0
+
+
+SHORTEN = {"backoff": decorrelated(4.0), "late_backoff": "shorten", "minimum_attempt": 1.0}
+
+
+def test_a_shortened_wait_is_not_what_the_next_one_grows_from() -> None:
+    run = begun(5.0, **SHORTEN)
+    assert run.failed(ERROR, BUSY, 0.0, 1.0) == Retry(4.0, "shortened backoff")
+    assert run.previous_delay is None
+
+
+def test_a_wait_is_shortened_once_so_that_attempts_do_not_follow_each_other_without_a_wait() -> None:
+    run = begun(5.0, **SHORTEN)
+    assert fail(run, 0.0).source == "shortened backoff"
+    assert run.failed(ERROR, BUSY, 4.0, 1.0) == Stop("deadline")
+    assert begun(5.0, **SHORTEN).failed(ERROR, BUSY, 4.0, 1.0) == Retry(0.0, "shortened backoff")
+
+
+def test_a_wait_that_needs_no_shortening_does_not_use_it_up() -> None:
+    run = begun(20.0, **SHORTEN)
+    assert fail(run, 0.0).source == "backoff"
+    assert fail(run, 0.0, Failure(transient=True, retry_after=16.0), dice=0.0).source == "hint"
+    assert fail(run, 12.0).source == "shortened backoff"
+
+
+def test_the_final_error_tells_what_the_record_knows() -> None:
+    run, last = begun(max_attempts=2), ApiError(503, retry_after=2.0)
+    fail(run, 0.5)
+    run.failed(last, Failure(transient=True, status=503, retry_after=2.0), 4.0, 1.0)
+    error = run.given_up("max_attempts", last, 4.0, 2)
+    assert type(error) is RetriesExhausted
+    assert (error.reason, error.attempts, error.last_error, error.__cause__) == ("max_attempts", 2, last, last)
+    assert (error.elapsed, error.waited, error.hint) == (4.0, 1.0, 2.0)
+    assert error.history == tuple(run.history)
+    assert len(error.history) == 2
+
+
+def test_a_call_without_an_attempt_ends_without_a_cause() -> None:
+    error = begun(0.0).given_up("deadline", None, 0.0, 0)
+    assert type(error) is DeadlineExceeded
+    assert (error.attempts, error.last_error, error.__cause__, error.history) == (0, None, None, ())
+
+
+def test_a_hook_is_told_of_the_wait_before_it_begins() -> None:
+    run = begun()
+    answer = run.failed(ERROR, BUSY, 2.0, 1.0)
+    assert isinstance(answer, Retry)
+    state = run.state("ask", Pending(ERROR, answer, BUSY), 2.0)
+    assert (state.call, state.attempt, state.max_attempts) == ("ask", 1, 5)
+    assert (state.delay, state.source, state.elapsed, state.remaining) == (1.0, "backoff", 2.0, 58.0)
+    assert (state.kind, state.status, state.error_type) == (Kind.OVERLOADED, 503, "forbear.errors.ApiError")
+    assert state.error is ERROR
+    assert state.result is None
+
+
+def test_a_hook_is_told_the_refused_value_instead_of_an_error() -> None:
+    run, error = begun(), ResultRejected("pending")
+    failure = Failure(transient=True, kind=Kind.REJECTED_RESULT)
+    state = run.state("poll", Pending(error, Retry(1.0, "backoff"), failure), 2.0)
+    assert state.error is None
+    assert state.result == "pending"
+    assert state.error_type == "forbear.errors.ResultRejected"
+
+
+def test_a_run_holds_nothing_beyond_its_record() -> None:
+    with pytest.raises(AttributeError):
+        begun().anything = 1  # type: ignore[attr-defined]
