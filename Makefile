@@ -8,13 +8,18 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check coverage bench clean
+.PHONY: demo test test-sdk check coverage bench clean
 
 demo: $(STAMP)
 	$(BIN)/forbear demo $(ARGS)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest $(ARGS)
+
+# The verdicts on the real errors of real libraries, which it installs (330 MB).
+test-sdk: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-dev.txt -e '.[dev,sdk-test]'
+	$(BIN)/python -m pytest tests/loopback tests/sdk $(ARGS)
 
 # What a change must pass besides the tests: style, types, and every core module proven by its own test file.
 check: $(STAMP)

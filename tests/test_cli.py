@@ -2,6 +2,7 @@ import importlib
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -125,3 +126,36 @@ def test_a_reader_that_leaves_early_gets_no_traceback():
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_an_answer_is_explained_with_the_rule_that_decided(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    body = tmp_path / "body.json"
+    body.write_text('{"error": {"code": "insufficient_quota"}}', encoding="utf-8")
+    assert cli.main(["explain-error", "--status", "429", "--header", "Retry-After: 5", "--body", f"@{body}"]) == 0
+    said = capsys.readouterr().out
+    assert "kind: quota spent" in said
+    assert "insufficient_quota" in said
+    assert "wait: 5 s" in said
+    assert cli.main(["explain-error", "--table"]) == 0
+    assert "# What every error means" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "correction"),
+    [
+        ([], "give a --status"),
+        (["--status", "200"], "400 to 599"),
+        (["--status", "x"], "not a whole number"),
+        (["--status", "429", "--header", "nonsense"], "'Retry-After: 5'"),
+        (["--body", "@missing.json"], "can't read missing.json"),
+    ],
+)
+def test_a_wrong_use_of_explain_error_is_told(
+    options: list[str], correction: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = cli.main(["explain-error", *options])
+    except SystemExit as left:
+        code = int(str(left.code))
+    assert code == 2
+    assert correction in capsys.readouterr().err

@@ -22,11 +22,16 @@ if TYPE_CHECKING:
     from forbear.calls.options import Options as Options
     from forbear.calls.retry import retry as retry
     from forbear.calls.retry import retry_call as retry_call
-    from forbear.classify.failures import classify as classify
+    from forbear.calls.verdicts import classify as classify
+    from forbear.calls.verdicts import describe as describe
+    from forbear.calls.verdicts import retry_after_of as retry_after_of
+    from forbear.classify.failures import Classifier as Classifier
     from forbear.classify.failures import is_retryable as is_retryable
     from forbear.classify.failures import is_transient as is_transient
     from forbear.classify.failures import status_code_of as status_code_of
-    from forbear.classify.hints import retry_after_of as retry_after_of
+    from forbear.classify.limits import Limit as Limit
+    from forbear.classify.limits import read_limits as read_limits
+    from forbear.classify.rules import Rule as Rule
     from forbear.core.backoff import Backoff as Backoff
     from forbear.core.backoff import Jitter as Jitter
     from forbear.core.backoff import constant as constant
@@ -68,8 +73,10 @@ _HOME = {
     "calls.options": ("Options",),
     "calls.blocking": ("retry_sync",),
     "calls.retry": ("retry", "retry_call"),
-    "classify.failures": ("classify", "is_retryable", "is_transient", "status_code_of"),
-    "classify.hints": ("retry_after_of",),
+    "calls.verdicts": ("classify", "describe", "retry_after_of"),
+    "classify.failures": ("Classifier", "is_retryable", "is_transient", "status_code_of"),
+    "classify.limits": ("Limit", "read_limits"),
+    "classify.rules": ("Rule",),
     "core.backoff": (
         "Backoff", "Jitter", "constant", "decorrelated", "exponential", "from_list", "linear", "proportional",
     ),

@@ -23,6 +23,8 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from threading import get_ident
+from time import monotonic
 from typing import Any, Literal
 
 GiveUpReason = Literal["max_attempts", "deadline", "budget"]
@@ -203,8 +205,8 @@ def _gave_up_text(
 
 def _picklable(error: BaseException | None) -> BaseException | None:
     """The error itself if it survives a round trip, else a summary. Some fail only when they are loaded."""
-    if error is None:
-        return None
+    if error is None or isinstance(error, RetryError):  # which sees to its own cause
+        return error
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301  # just written by ourselves
     except Exception:
@@ -237,7 +239,8 @@ class GaveUp:
     """What an error that was re-raised after retries carries in `__forbear__`.
 
     `by` is the plan of the call that gave up, `within` the calls around it: they must not retry it again. An unpickled
-    mark has None there: it comes from another process, and was made for whoever gets it.
+    mark has None there: it comes from another process, and was made for whoever gets it. `thread` and `at` tell when
+    and where it was made, in seconds of `time.monotonic`.
     """
 
     reason: GiveUpReason
@@ -246,6 +249,8 @@ class GaveUp:
     waited: float
     by: object = field(default=None, repr=False, compare=False)
     within: tuple[object, ...] | None = field(default=None, repr=False, compare=False)
+    thread: int = field(default_factory=get_ident, repr=False, compare=False)
+    at: float = field(default_factory=monotonic, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_gave_up_elsewhere, (self.reason, self.attempts, self.elapsed, self.waited))
@@ -272,16 +277,21 @@ def mark_of(error: BaseException) -> GaveUp | None:
     return fact if isinstance(fact, GaveUp) else None
 
 
-def already_retried(error: BaseException, call: object) -> bool:
+def already_retried(error: BaseException, call: object, since: float = float("-inf")) -> bool:
     """Whether a forbear layer inside `call` has retried this error to the end.
 
     The mark of a call elsewhere does not count: one error object that many calls raise (a module-level constant, a
-    mock's side effect) is a new failure each time.
+    mock's side effect) is a new failure each time. A call in another thread, which knows of no call around it as
+    executors copy no context, counts if it gave up since this attempt began, at `since` on `time.monotonic`.
     """
     if isinstance(error, RetryError):
         return True
     fact = mark_of(error)
-    return fact is not None and (fact.within is None or any(one is call for one in fact.within))
+    if fact is None:
+        return False
+    if not fact.within:
+        return fact.within is None or (fact.thread != get_ident() and fact.at >= since)
+    return any(one is call for one in fact.within)
 
 
 def given_up_by(error: BaseException, plan: object) -> bool:

@@ -1,180 +1,285 @@
-"""The server's own wait, wherever an error carries it."""
+"""The server's own wait, in any of the forms that are in use, and which of several is believed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import httpx
 import pytest
 
-from forbear.classify.hints import headers_of, retry_after_of
+from forbear.classify.facts import Facts
+from forbear.classify.hints import explicit_wait, hint_of, instant_of
+from foreign import Thing, WebError, answer, foreign
 
-NOW = "Wed, 21 Oct 2015 07:28:00 GMT"
+NOW = 1_445_412_480.0
+DATE = "Wed, 21 Oct 2015 07:28:00 GMT"  # the same instant
 LATER = "Wed, 21 Oct 2015 07:30:30 GMT"
+RETRY_INFO = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}
 
 
-class Answer:
-    """A response, as far as its headers go."""
-
-    def __init__(self, headers: object) -> None:
-        self.headers = headers
+def hint(error: BaseException, now: float | None = NOW) -> float | None:
+    return hint_of(Facts(error, now))
 
 
-class WebError(Exception):
-    """An error as HTTP libraries make them: only what is given exists."""
-
-    def __init__(self, **facts: object) -> None:
-        super().__init__()
-        self.__dict__.update(facts)
+def after(value: str, **more: str) -> float | None:
+    """The wait of a 429 with this Retry-After."""
+    return hint(answer(429, {"Retry-After": value, **more}))
 
 
-class Broken(Mapping[str, str]):
-    """Headers that can't be read any more."""
-
-    def __getitem__(self, name: str) -> str:
-        raise RuntimeError("closed")
-
-    def __iter__(self) -> Iterator[str]:
-        raise RuntimeError("closed")
-
-    def __len__(self) -> int:
-        return 1
-
-
-def hint_in(**headers: object) -> float | None:
-    return retry_after_of(WebError(headers={name.replace("_", "-"): value for name, value in headers.items()}))
-
-
-@pytest.mark.parametrize("value", [7, 7.0, "7", " 7 ", "7e0"])
-def test_an_attribute_gives_the_wait_in_seconds(value: object) -> None:
-    assert retry_after_of(WebError(retry_after=value)) == 7.0
-
-
-@pytest.mark.parametrize("value", [0, 0.0, "0"])
-def test_a_wait_of_zero_is_a_hint(value: object) -> None:
-    assert retry_after_of(WebError(retry_after=value)) == 0.0
-
-
-NONSENSE = [
-    -1,
-    math.nan,
-    math.inf,
-    -math.inf,
-    10**400,
-    True,
-    False,
-    "soon",
-    "",
-    "1_000",
-    "\u0667",
-    "0x10",
-    "nan",
-    "inf",
-    "-1",
-]
-
-
-@pytest.mark.parametrize("value", [*NONSENSE, b"7", [7], {}])
-def test_nonsense_in_an_attribute_is_no_hint(value: object) -> None:
-    assert retry_after_of(WebError(retry_after=value)) is None
-
-
-@pytest.mark.parametrize("value", NONSENSE)
-def test_nonsense_in_a_header_is_no_hint(value: object) -> None:
-    assert hint_in(Retry_After=value) is None
-    assert hint_in(Retry_After=value, Date=NOW) is None
-
-
-def test_the_attribute_comes_before_the_headers() -> None:
-    assert retry_after_of(WebError(retry_after=3, headers={"Retry-After": "7"})) == 3.0
-    assert retry_after_of(WebError(retry_after=None, headers={"Retry-After": "7"})) == 7.0
-
-
-def test_no_hint_anywhere_gives_none() -> None:
-    assert retry_after_of(ValueError()) is None
-    assert retry_after_of(WebError(headers={})) is None
-    assert retry_after_of(WebError(headers={"Content-Type": "text/plain"})) is None
-
-
-@pytest.mark.parametrize("name", ["Retry-After", "retry-after", "RETRY-AFTER"])
-def test_the_case_of_a_header_does_not_matter(name: str) -> None:
-    assert retry_after_of(WebError(headers={name: "1.5"})) == 1.5
-
-
-def test_milliseconds_come_before_seconds() -> None:
-    assert hint_in(Retry_After_Ms="1500", Retry_After="2") == 1.5
-    assert hint_in(Retry_After_Ms="nonsense", Retry_After="2") == 2.0
-
-
-def test_a_date_is_read_against_the_date_of_the_response() -> None:
-    assert hint_in(Retry_After=LATER, Date=NOW) == 150.0
-
-
-def test_a_date_in_the_past_means_no_wait() -> None:
-    assert hint_in(Retry_After=NOW, Date=LATER) == 0.0
-
-
-@pytest.mark.parametrize("date", [None, "", "yesterday"])
-def test_a_date_without_a_readable_date_of_the_response_is_no_hint(date: str | None) -> None:
-    assert hint_in(Retry_After=LATER) is None
-    assert hint_in(Retry_After=LATER, Date=date) is None
+# ---- the error's own attribute -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "later",
-    [
-        "Wednesday, 21-Oct-15 07:30:30 GMT",
-        "Wed Oct 21 07:30:30 2015",
-        "Wed, 21 Oct 2015 09:30:30 +0200",
-        "21 Oct 2015 07:30:30 -0000",
-    ],
+    ("value", "seconds"), [(7, 7.0), (7.5, 7.5), (0, 0.0), (timedelta(minutes=1), 60.0), (timedelta(0), 0.0)]
 )
-def test_the_older_forms_of_a_date_are_read_too(later: str) -> None:
-    assert hint_in(Retry_After=later, Date=NOW) == 150.0
+def test_an_attribute_gives_the_wait_in_seconds(value: object, seconds: float) -> None:
+    assert hint(WebError(retry_after=value)) == seconds
 
 
 @pytest.mark.parametrize(
-    "date",
+    "value", [-1, math.nan, math.inf, 10**400, True, None, "7", b"7", [7], {}, print, timedelta(-1)], ids=repr
+)
+def test_nonsense_in_the_attribute_is_no_hint(value: object) -> None:
+    assert hint(WebError(retry_after=value)) is None
+    assert hint(WebError(retry_after=value, headers={"Retry-After": "3"})) == 3.0
+
+
+def test_an_attribute_that_can_not_be_read_is_no_hint() -> None:
+    class Broken(WebError):
+        @property
+        def retry_after(self) -> float:
+            raise RuntimeError
+
+    assert hint(Broken()) is None
+    assert hint(Broken(headers={"Retry-After": "3"})) == 3.0
+
+
+def test_the_attribute_is_believed_before_the_headers() -> None:
+    assert hint(answer(429, {"Retry-After": "7"}, retry_after=3)) == 3.0
+
+
+def test_without_any_hint_there_is_none() -> None:
+    for error in (ValueError(), WebError(), WebError(headers={}), answer(429), answer(429, {"Date": DATE})):
+        assert hint(error) is None
+
+
+# ---- headers that say it -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("value", "seconds"), [("7", 7.0), ("0", 0.0), ("1.5", 1.5), (" 7 ", 7.0), (LATER, 150.0)])
+def test_retry_after_is_a_number_of_seconds_or_a_date(value: str, seconds: float) -> None:
+    assert after(value) == after(value, Date=DATE) == seconds
+
+
+@pytest.mark.parametrize(
+    "value", ["", "-5", "nan", "inf", "1e400", "9" * 400, "1_000", "30s", "30, 60", "soon", "Wed, 99"]
+)
+def test_nonsense_is_no_wait(value: str) -> None:
+    assert after(value) is None
+    assert after(value, Date=DATE) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["retry-after-ms", "Retry-After-Ms", "x-ms-retry-after-ms", "x-amz-retry-after", "grpc-retry-pushback-ms"]
+)
+def test_milliseconds_are_believed_before_seconds(name: str) -> None:
+    assert hint(answer(429, {name: "850"})) == 0.85
+    assert hint(answer(429, {name: "850", "Retry-After": "7"})) == 0.85
+    assert hint(answer(429, {name: "0", "Retry-After": "7"})) == 0.0
+    assert hint(answer(429, {name: "soon", "Retry-After": "7"})) == 7.0
+    assert hint(answer(429, {name: "-1"})) is None
+
+
+@pytest.mark.parametrize("status", [400, 403, 408, 429, 500, 503, 529, None])
+def test_a_retry_after_counts_whatever_the_status(status: int | None) -> None:
+    assert hint(WebError(status_code=status, headers={"Retry-After": "7"})) == 7.0
+
+
+def test_a_date_is_read_against_the_date_of_the_answer() -> None:
+    assert hint(answer(429, {"Retry-After": LATER, "Date": DATE}), now=0.0) == 150.0
+    assert hint(answer(429, {"Retry-After": LATER, "Date": DATE}), now=None) == 150.0
+    assert hint(answer(429, {"Retry-After": LATER, "Date": LATER})) == 0.0
+
+
+def test_a_date_is_read_against_our_clock_where_the_answer_has_none() -> None:
+    assert hint(answer(429, {"Retry-After": LATER})) == 150.0
+    assert hint(answer(429, {"Retry-After": LATER, "Date": "today"})) == 150.0
+    assert hint(answer(429, {"Retry-After": LATER}), now=None) is None
+
+
+def test_a_date_that_is_past_means_no_wait() -> None:
+    assert after(DATE, Date=LATER) == 0.0
+
+
+def test_headers_may_come_in_any_shape() -> None:
+    shapes: list[Any] = [
+        {"retry-after": "7"},
+        {"RETRY-AFTER": "7"},
+        {b"Retry-After": b"7"},
+        [("Retry-After", "7")],
+        [(b"Retry-After", b"3"), (b"retry-after", b"7")],
+        {"Retry-After": ["3", "7"]},
+        httpx.Headers({"Retry-After": "7"}),
+        {"Retry-After": 7},
+    ]
+    for headers in shapes:
+        assert hint(WebError(status_code=429, headers=headers)) == 7.0
+        assert hint(WebError(response=Thing(status_code=429, headers=headers))) == 7.0
+
+
+def test_each_header_is_asked_by_itself() -> None:
+    assert explicit_wait({}, NOW) is None
+    assert explicit_wait({"retry-after": "7"}, None) == 7.0
+    assert explicit_wait({"retry-after": LATER}, NOW) == 150.0
+    assert explicit_wait({"retry-after": LATER}, None) is None
+    assert instant_of({"date": DATE}, 0.0) == instant_of({}, NOW) == NOW
+    assert instant_of({}, None) is None
+
+
+# ---- limits ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [402, 403, 429, None])
+def test_a_limit_that_is_used_up_is_a_hint_where_the_failure_is_one_of_the_rate(status: int | None) -> None:
+    headers = {
+        "x-ratelimit-remaining-tokens": "0",
+        "x-ratelimit-reset-tokens": "6m0s",
+        "x-ratelimit-reset-requests": "1s",
+    }
+    assert hint(WebError(status_code=status, headers=headers)) == 360.0
+
+
+@pytest.mark.parametrize("status", [400, 401, 408, 500, 503, 529])
+def test_it_is_none_for_any_other_failure(status: int) -> None:
+    assert hint(answer(status, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "60"})) is None
+
+
+@pytest.mark.parametrize(("status", "wait"), [(429, 60.0), (402, None), (403, None), (None, None)])
+def test_a_limit_that_may_be_used_up_is_one_only_where_the_status_says_so(
+    status: int | None, wait: float | None
+) -> None:
+    assert hint(WebError(status_code=status, headers={"x-ratelimit-reset": "60"})) == wait
+    assert hint(WebError(status_code=status, headers={"ratelimit": '"a";t=60'})) == wait
+
+
+def test_a_limit_with_something_left_is_no_hint() -> None:
+    assert hint(answer(429, {"x-ratelimit-remaining": "5", "x-ratelimit-reset": "60"})) is None
+
+
+def test_an_explicit_wait_is_believed_before_a_limit() -> None:
+    limits = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "60"}
+    assert hint(answer(429, {"Retry-After": "7", **limits})) == 7.0
+    assert hint(answer(429, {"Retry-After": "soon", **limits})) == 60.0
+    assert hint(answer(429, limits, {"error": {"details": [RETRY_INFO]}})) == 34.5
+
+
+def test_a_reset_that_is_a_date_is_read_against_the_date_of_the_answer() -> None:
+    headers = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": f"{NOW + 30:.0f}"}
+    assert hint(answer(429, headers)) == 30.0
+    assert hint(answer(429, {**headers, "Date": DATE}), now=0.0) == 30.0
+
+
+# ---- the body ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body",
     [
-        "Wed, 99 Oct 2015 07:28:00 GMT",
-        "Wed, 21 Oct 2015 07:28:00 +9999999",
-        "Wed, 21 Oct 2015 07:28:00 +99999999999999999999",
-        "Wed, 21 Oct",
+        {"error": {"code": 429, "details": [RETRY_INFO]}},
+        {"error": {"details": [{"@type": "other"}, RETRY_INFO]}},
+        {"details": [RETRY_INFO]},
+        '{"error": {"details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}]}}',
     ],
 )
-def test_an_impossible_date_is_no_hint(date: str) -> None:
-    assert hint_in(Retry_After=date, Date=NOW) is None
+def test_a_retry_info_in_the_body_is_a_hint(body: Any) -> None:
+    assert hint(answer(429, {}, body)) == 34.5
+    assert hint(answer(503, {}, body)) == 34.5
 
 
-def test_the_headers_of_the_response_come_before_those_of_the_error() -> None:
-    error = WebError(response=Answer({"Retry-After": "7"}), headers={"Retry-After": "9"})
-    assert retry_after_of(error) == 7.0
+def test_details_may_be_all_there_is() -> None:
+    assert hint(WebError(code=429, details=[RETRY_INFO])) == 34.5
+    assert hint(WebError(code=429, details=[Thing(retry_delay=Thing(seconds=3, nanos=0))])) == 3.0
 
 
-def test_the_headers_of_the_error_serve_where_the_response_has_none() -> None:
-    assert retry_after_of(WebError(response=Answer(None), headers={"Retry-After": "9"})) == 9.0
-    assert retry_after_of(WebError(response=None, headers={"Retry-After": "9"})) == 9.0
+def test_a_header_is_believed_before_the_body() -> None:
+    assert hint(answer(429, {"Retry-After": "7"}, {"details": [RETRY_INFO]})) == 7.0
 
 
-def test_the_headers_of_httpx_are_read() -> None:
-    request = httpx.Request("GET", "https://example.org")
-    response = httpx.Response(429, headers={"Retry-After": "7"}, request=request)
-    assert retry_after_of(httpx.HTTPStatusError("", request=request, response=response)) == 7.0
+def test_a_model_that_is_being_loaded_says_how_long_that_takes() -> None:
+    loading = {"error": "Model is loading", "estimated_time": 20.0}
+    assert hint(answer(503, {}, loading)) == 20.0
+    assert hint(answer(500, {}, loading)) is None
+    assert hint(answer(503, {}, {"estimated_time": "soon"})) is None
 
 
-@pytest.mark.parametrize("headers", [None, "Retry-After: 7", [("Retry-After", "7")], 7])
-def test_what_is_no_mapping_is_no_headers(headers: object) -> None:
-    assert headers_of(WebError(headers=headers)) is None
-    assert retry_after_of(WebError(headers=headers)) is None
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "7"}, 7.0),
+        ({"Retry-After": 7}, 7.0),
+        ({"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": f"{(NOW + 30) * 1000:.0f}"}, 30.0),
+        ({"X-RateLimit-Reset": f"{(NOW + 30) * 1000:.0f}"}, 30.0),
+        ({}, None),
+    ],
+)
+def test_the_body_may_hold_headers_of_a_server_behind_it(headers: dict[str, object], seconds: float | None) -> None:
+    assert hint(answer(429, {}, {"error": {"metadata": {"headers": headers}}})) == seconds
 
 
-def test_headers_that_cannot_be_read_are_empty() -> None:
-    assert headers_of(WebError(headers=Broken())) == {}
-    assert retry_after_of(WebError(headers=Broken())) is None
+@pytest.mark.parametrize(
+    "body",
+    [
+        None, "", "slow down", "[]", "7", "{", b"\xff", [], [7], {}, {"error": None}, {"error": "text"}, {"error": []},
+        {"error": {"details": None}}, {"error": {"details": {}}}, {"error": {"metadata": None}},
+        {"error": {"metadata": {"headers": None}}}, {"error": {"metadata": {"headers": []}}}, {"details": "x"},
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_any_other_body_holds_no_hint(body: Any) -> None:
+    assert hint(answer(429, {}, body)) is None
+    assert hint(answer(503, {}, body)) is None
 
 
-def test_names_are_given_in_lower_case_and_values_as_text() -> None:
-    headers: dict[Any, Any] = {"Retry-After": 7, "X-Id": None}
-    assert headers_of(WebError(headers=headers)) == {"retry-after": "7", "x-id": "None"}
+# ---- gRPC --------------------------------------------------------------------------------------------------------
+
+
+def call(metadata: Any) -> BaseException:
+    kind: Any = foreign("AioRpcError", "grpc.aio._call")
+    return kind(trailing_metadata=lambda: metadata)  # type: ignore[no-any-return]
+
+
+def test_the_bytes_of_a_status_in_the_trailers_are_a_hint() -> None:
+    name = b"type.googleapis.com/google.rpc.RetryInfo"
+    delay = b"\x0a\x02\x08\x03"  # RetryInfo { retry_delay { seconds: 3 } }
+    packed = b"\x0a" + bytes([len(name)]) + name + b"\x12" + bytes([len(delay)]) + delay
+    status = b"\x08\x08\x1a" + bytes([len(packed)]) + packed
+    assert hint(call([("grpc-status-details-bin", status)])) == 3.0
+    assert hint(call((("grpc-status-details-bin", status),))) == 3.0
+    assert hint(call([("grpc-status-details-bin", status[:-1])])) in {None, 0.0}
+
+
+def test_a_pushback_in_the_trailers_is_a_hint() -> None:
+    assert hint(call([("grpc-retry-pushback-ms", "700")])) == 0.7
+    assert hint(call([("grpc-retry-pushback-ms", "-1")])) is None
+
+
+def test_trailers_that_can_not_be_read_hold_none() -> None:
+    for metadata in (None, 7, [7], [("a",)], Thing()):
+        assert hint(call(metadata)) is None
+
+
+def test_a_mapping_of_a_kind_of_its_own_is_read_like_any_other() -> None:
+    class Lazy(Mapping[str, str]):
+        def __getitem__(self, name: str) -> str:
+            return "7"
+
+        def __iter__(self) -> Any:
+            return iter(["Retry-After"])
+
+        def __len__(self) -> int:
+            return 1
+
+    assert hint(WebError(status_code=429, headers=Lazy())) == 7.0

@@ -1,34 +1,42 @@
-"""What a class of network failure means, and that a bare name means nothing."""
+"""What a class of network failure means: its name and the package that it comes from, never the name alone."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import http.client
 import socket
 import ssl
+import urllib.error
 
 import httpx
 import pytest
 
-from forbear.classify.network import Transport, transport_of
-from forbear.core.failure import Kind
-
-NOT_SENT = Transport(Kind.CONNECTION_REFUSED, "no")
-LOST = Transport(Kind.CONNECTION_LOST, "maybe")
-LATE = Transport(Kind.TIMEOUT, "maybe")
-LATE_UNSENT = Transport(Kind.TIMEOUT, "no")
-PERMANENT = Transport(None, "no")
+from forbear.classify.network import UNREACHABLE, Transport, errno_of, transport_of
+from forbear.classify.providers import transports
+from forbear.core.failure import PERMITS, Executed, Kind
+from foreign import foreign
 
 
-def foreign(name: str, module: str, base: type[Exception] = Exception) -> type[Exception]:
-    """A class as another library would define it."""
-    return type(name, (base,), {"__module__": module})
+def meaning(error: BaseException) -> tuple[Kind, Executed]:
+    found = transport_of(error)
+    assert found is not None
+    return found.kind, found.executed
+
+
+NOT_MADE = (Kind.CONNECTION_REFUSED, "no")
+LOST = (Kind.CONNECTION_LOST, "maybe")
+LATE = (Kind.TIMEOUT, "maybe")
+LATE_UNSENT = (Kind.TIMEOUT, "no")
+MISTAKE = (Kind.INVALID_REQUEST, "no")
 
 
 @pytest.mark.parametrize(
-    ("error", "meaning"),
+    ("error", "wanted"),
     [
-        (ConnectionRefusedError(), NOT_SENT),
-        (socket.gaierror(), NOT_SENT),
+        (ConnectionRefusedError(), NOT_MADE),
+        (socket.gaierror(), NOT_MADE),
+        (socket.herror(), NOT_MADE),
         (ConnectionError(), LOST),
         (ConnectionResetError(), LOST),
         (ConnectionAbortedError(), LOST),
@@ -36,16 +44,25 @@ def foreign(name: str, module: str, base: type[Exception] = Exception) -> type[E
         (TimeoutError(), LATE),
         (asyncio.TimeoutError(), LATE),  # noqa: UP041  # the old names are what old code raises
         (socket.timeout(), LATE),  # noqa: UP041
+        (ssl.SSLCertVerificationError(), (Kind.INSECURE, "no")),
+        (ssl.SSLError(), LOST),
+        (ssl.SSLEOFError(), LOST),
+        (asyncio.IncompleteReadError(b"", 1), LOST),
+        (http.client.RemoteDisconnected(), LOST),
+        (http.client.BadStatusLine(""), LOST),
+        (http.client.IncompleteRead(b""), LOST),
+        (urllib.error.URLError(""), LOST),
     ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
 )
-def test_what_python_itself_raises(error: Exception, meaning: Transport) -> None:
-    assert transport_of(error) == meaning
+def test_what_python_itself_raises(error: Exception, wanted: tuple[Kind, Executed]) -> None:
+    assert meaning(error) == wanted
 
 
 @pytest.mark.parametrize(
-    ("kind", "meaning"),
+    ("kind", "wanted"),
     [
-        (httpx.ConnectError, NOT_SENT),
+        (httpx.ConnectError, NOT_MADE),
         (httpx.ConnectTimeout, LATE_UNSENT),
         (httpx.PoolTimeout, LATE_UNSENT),
         (httpx.ReadTimeout, LATE),
@@ -54,38 +71,98 @@ def test_what_python_itself_raises(error: Exception, meaning: Transport) -> None
         (httpx.WriteError, LOST),
         (httpx.CloseError, LOST),
         (httpx.RemoteProtocolError, LOST),
-        (httpx.LocalProtocolError, PERMANENT),
-        (httpx.ProxyError, PERMANENT),
-        (httpx.UnsupportedProtocol, PERMANENT),
+        (httpx.LocalProtocolError, MISTAKE),
+        (httpx.UnsupportedProtocol, MISTAKE),
+        (httpx.TooManyRedirects, MISTAKE),
+        (httpx.InvalidURL, MISTAKE),
+        (httpx.ProxyError, (Kind.AUTH, "no")),
     ],
 )
-def test_what_httpx_raises(kind: type[httpx.TransportError], meaning: Transport) -> None:
-    assert transport_of(kind("")) == meaning
+def test_what_httpx_raises(kind: type[Exception], wanted: tuple[Kind, Executed]) -> None:
+    assert meaning(kind("")) == wanted
 
 
-@pytest.mark.parametrize("error", [httpx.TooManyRedirects(""), httpx.DecodingError(""), httpx.InvalidURL("")])
-def test_what_httpx_raises_above_the_network_says_nothing(error: Exception) -> None:
-    assert transport_of(error) is None
+def test_its_successor_raises_the_same_under_another_name() -> None:
+    for package in ("httpx2", "httpcore", "httpcore2"):
+        for name in ("ConnectError", "ConnectTimeout", "NetworkError", "RemoteProtocolError", "TimeoutException"):
+            same = foreign(name, "httpx")()
+            assert meaning(foreign(name, f"{package}._exceptions")()) == meaning(same)
 
 
-@pytest.mark.parametrize("error", [ValueError(), OSError(), ssl.SSLError(), KeyboardInterrupt(), Exception()])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError(), OSError(), Exception(), KeyboardInterrupt(), FileNotFoundError(), EOFError(),
+        httpx.DecodingError(""), asyncio.CancelledError(), asyncio.InvalidStateError(),
+        ExceptionGroup("several", [ConnectionError()]),
+    ],
+    ids=repr,
+)  # fmt: skip
 def test_other_errors_say_nothing_about_the_network(error: BaseException) -> None:
     assert transport_of(error) is None
 
 
-def test_the_same_name_in_another_library_means_nothing() -> None:
-    assert transport_of(foreign("ConnectError", "acme.errors")()) is None
-    assert transport_of(foreign("TimeoutException", "acme")()) is None
-    assert transport_of(foreign("ConnectionRefusedError", "acme")()) is None
-    assert transport_of(foreign("ConnectError", "httpxtra")()) is None
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("ConnectError", "acme.errors"), ("TimeoutException", "acme"), ("ConnectionRefusedError", "acme"),
+        ("ConnectError", "httpxtra"), ("ConnectError", "acme.httpx"), ("TimeoutError", "asyncpg"), ("gaierror", "acme"),
+    ],
+)  # fmt: skip
+def test_the_same_name_in_another_library_means_nothing(name: str, module: str) -> None:
+    assert transport_of(foreign(name, module)()) is None
 
 
 def test_the_same_name_in_the_same_library_means_the_same_in_any_of_its_modules() -> None:
-    assert transport_of(foreign("ConnectError", "httpx._exceptions")()) == NOT_SENT
-    assert transport_of(foreign("PoolTimeout", "httpx2")()) == LATE_UNSENT
+    assert meaning(foreign("PoolTimeout", "httpx")()) == meaning(foreign("PoolTimeout", "httpx.a.b")()) == LATE_UNSENT
 
 
-def test_a_subclass_means_what_its_nearest_known_ancestor_means() -> None:
-    assert transport_of(foreign("Refused", "acme", ConnectionRefusedError)()) == NOT_SENT
-    assert transport_of(foreign("Late", "acme", httpx.ReadTimeout)("")) == LATE
-    assert transport_of(foreign("ConnectError", "httpx", ConnectionResetError)()) == NOT_SENT
+def test_the_most_specific_class_that_is_known_decides() -> None:
+    assert meaning(foreign("Refused", "acme", ConnectionRefusedError)()) == NOT_MADE
+    assert meaning(foreign("Late", "acme", httpx.ReadTimeout)("")) == LATE
+    assert meaning(foreign("ConnectError", "httpx", ConnectionResetError)()) == NOT_MADE
+    assert meaning(foreign("AuthenticationError", "redis", foreign("ConnectionError", "redis"))()) == (Kind.AUTH, "no")
+    assert meaning(foreign("NewConnectionError", "urllib3", foreign("ConnectTimeoutError", "urllib3"))()) == NOT_MADE
+
+
+def test_a_class_that_says_too_little_is_known_as_such() -> None:
+    generic = transport_of(foreign("APIConnectionError", "openai")())
+    exact = transport_of(TimeoutError())
+    assert generic is not None
+    assert exact is not None
+    assert (generic.generic, exact.generic) == (True, False)
+
+
+def test_it_says_which_class_of_which_package_was_known() -> None:
+    found = transport_of(foreign("Mine", "acme", httpx.ReadTimeout)(""))
+    assert found is not None
+    assert found.name == "httpx.TimeoutException"
+
+
+def test_the_number_of_an_operating_systems_error_is_known() -> None:
+    assert errno_of(OSError(errno.ENETUNREACH, "unreachable")) == errno.ENETUNREACH
+    assert {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL} <= UNREACHABLE
+    assert errno.ENOSPC not in UNREACHABLE
+    assert None not in UNREACHABLE
+
+
+def test_the_number_of_any_other_error_is_its_librarys_own() -> None:
+    assert errno_of(OSError()) is None
+    for error in (foreign("Error", "acme", OSError)(), FileNotFoundError(errno.ENETUNREACH, ""), ValueError()):
+        error.__dict__["errno"] = errno.ENETUNREACH
+        assert errno_of(error) is None
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_the_kind_says_whether_the_next_attempt_may_pass(kind: Kind) -> None:
+    assert Transport(kind, "maybe", generic=False, name="").passes is PERMITS[kind].transient
+
+
+def test_every_class_of_the_table_is_found() -> None:
+    for row in transports.ROWS:
+        for package in row.packages:
+            for name in row.classes:
+                found = transport_of(foreign(name, f"{package}.errors")())
+                assert found is not None
+                assert found == Transport(row.kind, row.executed or PERMITS[row.kind].executed, row.generic, found.name)
+                assert found.name == f"{package}.{name}"

@@ -8,16 +8,13 @@ import pickle
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from forbear.core.backoff import (
     Backoff,
-    Custom,
-    Exponential,
     Jitter,
-    Linear,
-    Listed,
     as_backoff,
     as_jitter,
     constant,
@@ -27,6 +24,7 @@ from forbear.core.backoff import (
     linear,
     proportional,
 )
+from forbear.core.growth import Custom, Exponential, Linear, Listed
 
 
 def bounds(backoff: Backoff, count: int) -> list[float]:
@@ -327,3 +325,45 @@ def test_a_repr_shows_the_whole_recipe() -> None:
     assert repr(exponential(1, cap=2)) == (
         "Backoff(growth=Exponential(base=1.0, factor=2.0), cap=2.0, jitter=Jitter(kind='full', amount=0.0))"
     )
+
+
+# ---- where a bound has come to rest -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("backoff", "before", "rest"),
+    [
+        (exponential(1, cap=4), 2, 3),
+        (linear(1, 1, cap=4), 3, 4),
+        (from_list([1, 2, 3]), 2, 3),
+        (constant(1), None, 1),
+        (exponential(1, factor=1), None, 1),
+        (decorrelated(1, cap=9), 1, 2),
+    ],
+)
+def test_a_bound_is_settled_from_where_it_stays_what_it_is(backoff: Backoff, before: int | None, rest: int) -> None:
+    assert backoff.settled(rest)
+    assert backoff.settled(rest + 1)
+    assert before is None or not backoff.settled(before)
+
+
+def test_a_function_is_never_known_to_be_settled() -> None:
+    assert not as_backoff(lambda _: 1.0).settled(10**9)
+
+
+def test_a_wait_without_end_is_no_number_to_draw_from() -> None:
+    never = Backoff(growth=Linear(math.inf, 0.0), jitter=Jitter("full"))
+    assert [never.delay(1, dice) for dice in (0.0, 0.5, 1.0)] == [math.inf] * 3
+
+
+def test_a_draw_never_lies_above_its_bound_by_the_rounding_of_a_sum() -> None:
+    backoff = from_list([1.14], jitter=proportional(0.69))
+    assert backoff.delay(1, 1.0) <= backoff.bound(1)
+    spread = decorrelated(0.1)
+    assert spread.delay(2, 1.0, spread.delay(1, 1.0)) <= spread.bound(2)
+
+
+@pytest.mark.parametrize(("kind", "amount"), [("half", 0.0), ("proportional", 1.5), ("proportional", -0.1)])
+def test_a_jitter_that_makes_no_sense_is_refused_when_it_is_made(kind: Any, amount: float) -> None:
+    with pytest.raises(ValueError, match="jitter"):
+        Jitter(kind, amount)

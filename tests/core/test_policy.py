@@ -240,3 +240,22 @@ def test_a_repr_shows_every_setting_once() -> None:
     assert text.startswith("Policy(max_attempts=7, attempt_timeout=10.0, deadline=60.0, base=0.5, cap=30.0, ")
     assert "minimum_attempt=0.25" in text
     assert "waits" not in text
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Policy(max_attempts=10**9, backoff=[1.0]),
+        Policy(max_attempts=10**9, base=0.0),
+        Policy(max_attempts=10**9, backoff=linear(0.0, 1e-9, cap=60.0)),
+    ],
+)
+def test_the_worst_case_of_a_thousand_million_attempts_is_known_at_once(policy: Policy) -> None:
+    assert policy.attempt_timeout is not None
+    assert policy.worst_case() >= 10**9 * policy.attempt_timeout
+
+
+def test_a_growth_too_slow_to_sum_up_is_taken_at_its_end() -> None:
+    policy = Policy(max_attempts=20_001, attempt_timeout=1.0, backoff=linear(0.0, 1e-6, cap=60.0))
+    exact = 20_001 + sum(1e-6 * n for n in range(20_000))
+    assert exact <= policy.worst_case() <= exact + 20_000 * 0.02

@@ -186,3 +186,15 @@ def test_a_hook_is_told_the_refused_value_instead_of_an_error() -> None:
 def test_a_run_holds_nothing_beyond_its_record() -> None:
     with pytest.raises(AttributeError):
         begun().anything = 1  # type: ignore[attr-defined]
+
+
+def test_an_attempt_that_ends_after_the_deadline_was_ended_by_it_also_where_it_was_the_last() -> None:
+    for now, reason in ((4.9, "max_attempts"), (5.0, "deadline"), (5.1, "deadline")):
+        run = begun(5.0, max_attempts=1)
+        assert run.failed(ERROR, BUSY, now, 0.0) == Stop(reason)  # type: ignore[arg-type]
+        assert run.history[-1].delay is None
+
+
+def test_what_no_retry_could_help_is_no_matter_of_time() -> None:
+    run = begun(5.0, max_attempts=1)
+    assert run.failed(ERROR, Failure(transient=False), 9.0, 0.0) == Stop("permanent")

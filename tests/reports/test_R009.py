@@ -102,3 +102,20 @@ async def test_an_inner_call_under_an_outer_one_gives_one_error(async_form: Form
                 await async_form(nested, deadline=outer, attempt_timeout=None)
             kinds.add(type(caught.value))
     assert kinds == {DeadlineExceeded}
+
+
+async def test_equal_limits_always_give_the_same_text(async_form: Form) -> None:
+    texts = set()
+    for start in STARTS:
+        with FakeTime(start), pytest.raises(DeadlineExceeded) as caught:
+            await async_form(Flaky(then=Hang(60.0)).asynchronous, attempt_timeout=1.0, deadline=1.0)
+        texts.add(str(caught.value.last_error))
+    assert len(texts) == 1
+
+
+@pytest.mark.parametrize("max_attempts", [1, 2, 3])
+async def test_a_deadline_that_cuts_is_a_deadline_whatever_the_count(async_form: Form, max_attempts: int) -> None:
+    fn = Flaky(*[ConnectionError()] * (max_attempts - 1), then=Hang(60.0))
+    with FakeTime(), pytest.raises(DeadlineExceeded) as caught:
+        await async_form(fn.asynchronous, max_attempts=max_attempts, deadline=5.0, backoff=[0.1])
+    assert caught.value.attempts == max_attempts

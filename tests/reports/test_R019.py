@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from forbear import Policy, RetriesExhausted, attempts, current_attempt, deadline, retry
+from forbear import Policy, RetriesExhausted, attempts, current_attempt, current_deadline, deadline, retry
 from forbear.testing import Flaky
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -127,3 +128,52 @@ def test_a_block_in_use_refuses_a_second_user_with_the_correction() -> None:
     block = deadline(5.0)
     with block, pytest.raises(RuntimeError, match="write a new deadline"), block:
         raise AssertionError
+
+
+async def hang_in_a_block() -> None:
+    async for attempt in RECIPE:
+        async with attempt:
+            await asyncio.sleep(60)
+
+
+async def hang_under_an_async_deadline() -> None:
+    async with deadline(9.0):
+        await asyncio.sleep(60)
+
+
+async def hang_under_a_deadline() -> None:
+    with deadline(9.0):
+        await asyncio.sleep(60)
+
+
+async def hang_in_a_call() -> None:
+    await retry(lambda: asyncio.sleep(60), policy=POLICY)
+
+
+@pytest.mark.parametrize("hang", [hang_in_a_block, hang_under_an_async_deadline, hang_under_a_deadline, hang_in_a_call])
+def test_a_coroutine_of_a_dead_loop_that_the_collector_ends_changes_no_scope_elsewhere(
+    hang: Callable[[], Coroutine[Any, Any, None]],
+) -> None:
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda *_: None)
+    task = loop.create_task(hang())
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    with deadline(5.0):
+        del task, loop
+        gc.collect()
+        assert current_deadline() is not None
+    assert current_deadline() is None
+
+
+async def test_blocks_that_end_in_another_order_leave_no_scope_behind() -> None:
+    async def source(seconds: float) -> AsyncGenerator[None]:
+        with deadline(seconds):
+            yield
+
+    first, second = source(5.0), source(7.0)
+    await anext(first)
+    await anext(second)
+    await first.aclose()
+    await second.aclose()
+    assert current_deadline() is None

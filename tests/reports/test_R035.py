@@ -99,3 +99,20 @@ def test_a_coroutine_that_was_already_made_is_refused_before_anything_runs() -> 
     for form in (retry, retry_sync, retry_call):
         with pytest.raises(TypeError, match="already been made"):
             form(asyncio.sleep(0))  # type: ignore[call-overload]
+
+
+async def answer(_: object) -> bool:
+    return False
+
+
+@pytest.mark.parametrize("option", ["retryable", "retry_if_result"])
+def test_an_async_rule_is_refused_because_a_coroutine_is_always_true(form: Callable[..., Any], option: str) -> None:
+    with FakeTime(), pytest.raises((TypeError, ValueError), match="async"):
+        form(Flaky(then="done"), **{option: answer})
+
+
+def test_an_async_fallback_of_blocking_code_is_refused() -> None:
+    with FakeTime(), pytest.raises((TypeError, ValueError), match="async"):
+        retry_sync(Flaky(then=ConnectionError()), fallback=answer)
+    with FakeTime(), pytest.raises((TypeError, ValueError), match="async"):
+        retry(fallback=answer)(Flaky(then=ConnectionError()))()

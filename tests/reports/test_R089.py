@@ -236,3 +236,21 @@ async def test_an_async_fallback_frees_it_too() -> None:
 
     assert await retry(fail, fallback=instead, sleep=watch.slept, max_attempts=3) == "RetriesExhausted"
     assert watch.alive == 0
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_of_refused_results_only_the_last_is_alive(form: Form) -> None:
+    watch = Watch()
+    with FinalError():
+        form(watch.allocate, retry_if_result=lambda _: True, sleep=watch.slept, max_attempts=ATTEMPTS)
+    assert watch.at_waits == [1] * (ATTEMPTS - 1)
+    assert watch.alive == 0
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_functions_among_the_options_die_with_the_call(form: Form) -> None:
+    watch = Watch()
+    big = watch.allocate()
+    form(lambda: None, backoff=lambda _, big=big: 1.0, on_retry=lambda _, big=big: None)
+    del big
+    assert watch.alive == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable
@@ -343,3 +344,13 @@ def test_functions_of_one_decorator_share_nothing() -> None:
     with FakeTime():
         assert (decorate(one)(), decorate(two)()) == ("one", "two")
     assert (one.calls, two.calls) == (2, 2)
+
+
+def test_a_function_that_only_makes_a_context_manager_is_refused_with_the_correction() -> None:
+    for make in (contextlib.contextmanager, contextlib.asynccontextmanager):
+
+        def session() -> Any:
+            yield
+
+        with pytest.raises(TypeError, match=r"attempts\(\)"):
+            retry()(make(session))

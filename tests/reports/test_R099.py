@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from forbear import ApiError, AttemptEnded, CallEnded, Event, Kind, RetryError, RetryState, listening
+from forbear import ApiError, AttemptEnded, CallEnded, Event, Kind, RetryError, RetryState, deadline, listening
 from forbear.testing import FakeTime, Flaky, Hang, record_events
 
 Form = Callable[..., Any]
@@ -150,3 +150,19 @@ def test_the_final_error_tells_the_story_to_those_who_do_not_listen(form: Form) 
     story = [(one.number, one.status, one.delay) for one in caught.value.history]
     assert story == [(1, 429, 2.0), (2, None, 1.0), (3, None, None)]
     assert "gave up after 3 attempts in 3.00 s, 3.00 s of it waiting (max_attempts)" in str(caught.value)
+
+
+@pytest.mark.parametrize("ambient", [True, False])
+def test_a_call_that_has_no_time_from_the_start_is_told_as_well(form: Form, ambient: bool) -> None:
+    with FakeTime(), record_events() as events, pytest.raises(RetryError), deadline(0 if ambient else None):
+        form(Flaky("done"), deadline=5.0 if ambient else 0)
+    assert [(end.reason, end.attempts) for end in events.ends] == [("deadline", 0)]
+    assert events.attempts == []
+
+
+@pytest.mark.parametrize("leaving", [KeyboardInterrupt, SystemExit])
+def test_a_call_that_is_interrupted_is_told_as_well(form: Form, leaving: type[BaseException]) -> None:
+    with FakeTime(), record_events() as events, pytest.raises(leaving):
+        form(Flaky(ConnectionError(), then=leaving()))
+    assert [attempt.outcome for attempt in events.attempts] == ["failure", "cancelled"]
+    assert [end.reason for end in events.ends] == ["cancelled"]

@@ -100,3 +100,11 @@ def test_calls_that_time_out_together_do_not_hit_their_neighbours(run: Callable[
         return await asyncio.gather(*[make() for _ in range(50) for make in (healthy, hung, blocks)])
 
     assert run(main()) == ["done", "timed out", "timed out"] * 50
+
+
+async def test_attempts_that_are_over_leave_few_timers_in_the_loop() -> None:
+    call = retry(attempt_timeout=600.0, deadline=None)(Flaky(then="done").asynchronous)
+    for _ in range(150):
+        assert await call() == "done"
+        await asyncio.sleep(0.008)  # past the instant that the attempts before share
+    assert len(asyncio.get_running_loop()._scheduled) < 120  # type: ignore[attr-defined]

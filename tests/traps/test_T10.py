@@ -199,3 +199,14 @@ def test_after_the_block_nothing_binds_any_more(form: Form) -> None:
             form(Flaky(then=ConnectionError()), **PATIENT)
         assert form(Flaky(*[ConnectionError()] * 20, "done"), **PATIENT, deadline=None) == "done"
         assert clock.now > LIMIT
+
+
+@pytest.mark.parametrize("seconds", [LIMIT + 1.0, 3600.0])
+async def test_a_hook_that_hangs_is_cut_at_the_deadline(async_form: Form, seconds: float) -> None:
+    async def hook(_: object) -> None:
+        await asyncio.sleep(seconds)
+
+    with FakeTime() as clock:
+        with pytest.raises(DeadlineExceeded):
+            await async_form(Flaky(then=ConnectionError()).asynchronous, on_retry=hook, deadline=LIMIT)
+        assert clock.now == pytest.approx(LIMIT, abs=0.05)

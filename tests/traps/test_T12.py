@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,10 +13,12 @@ import pytest
 
 from forbear import (
     Backoff,
+    DeadlineExceeded,
     Failure,
     Policy,
     RetriesExhausted,
     Retry,
+    Stop,
     backoff_delay,
     constant,
     decide,
@@ -100,3 +104,25 @@ def test_the_last_of_many_attempts_is_the_last() -> None:
         retry_sync(fn, max_attempts=1500, deadline=None, cap=1.0)
     assert fn.calls == caught.value.attempts == 1500
     assert len(caught.value.history) <= 10
+
+
+@pytest.mark.parametrize("seconds", [1e9, 1e300, 1e307, sys.float_info.max])
+async def test_a_huge_limit_is_no_limit(async_form: Callable[..., Any], seconds: float) -> None:
+    assert await async_form(Flaky("done").asynchronous, attempt_timeout=seconds, deadline=None) == "done"
+    assert await async_form(Flaky("done").asynchronous, attempt_timeout=None, deadline=seconds) == "done"
+
+
+@pytest.mark.parametrize("jitter", ["full", "equal", "none", None])
+def test_an_infinite_wait_ends_the_call_and_is_never_nan(jitter: Any) -> None:
+    policy = Policy(backoff=lambda _: math.inf, jitter=jitter)
+    for random in (0.0, 0.5, 1.0):
+        assert decide(policy, FAILURE, completed_attempts=1, remaining=60.0, random=random) == Stop("deadline")
+    with FakeTime(), pytest.raises(DeadlineExceeded):
+        retry_sync(Flaky(then=ConnectionError()), policy=policy)
+
+
+@pytest.mark.parametrize("policy", [Policy(max_attempts=10**9, backoff=[1.0]), Policy(max_attempts=10**9, base=0.0)])
+def test_the_worst_case_of_very_many_attempts_is_known_at_once(policy: Policy) -> None:
+    began = time.process_time()
+    assert policy.worst_case() >= 10**10
+    assert time.process_time() - began < 2.0

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from forbear import deadline, retry, retry_sync
+from forbear import RetriesExhausted, deadline, retry, retry_sync
 from forbear.testing import FakeTime, Flaky, Hang, record_events
 
 Form = Callable[..., Any]
@@ -436,3 +437,104 @@ async def test_closing_a_call_by_hand_runs_no_further_attempt(retryable: Any) ->
         coroutine.send(None)
         coroutine.close()
     assert fn.calls == 1
+
+
+# ---- cancellations that are nobody's, and those that somebody swallows -------------------------------------------
+
+
+async def failing_child() -> None:
+    await asyncio.sleep(0.01)
+    raise ConnectionError
+
+
+async def fan_out() -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(failing_child())
+        group.create_task(asyncio.sleep(1))
+
+
+async def test_the_failure_of_a_group_inside_an_attempt_is_the_attempts_own(async_form: AsyncForm) -> None:
+    # Before Python 3.13 such a group leaves its task counted as cancelled.
+    with FakeTime(), pytest.raises(ExceptionGroup):
+        await async_form(fan_out, retryable=ConnectionError)
+    with FakeTime(), pytest.raises(RetriesExhausted) as caught:
+        await async_form(fan_out, retryable=Exception, max_attempts=3)
+    assert caught.value.attempts == 3
+
+
+async def test_the_failure_of_a_group_passes_through_a_deadline_block() -> None:
+    with FakeTime(), pytest.raises(ExceptionGroup):
+        async with deadline(5.0):
+            await fan_out()
+
+
+async def test_a_client_that_never_takes_its_own_cancellation_back_has_timed_out(async_form: AsyncForm) -> None:
+    calls: list[int] = []
+
+    async def fn() -> str:
+        calls.append(1)
+        if len(calls) == 3:
+            return "done"
+        asyncio.get_running_loop().call_later(0.01, task_now().cancel)
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            raise TimeoutError from None
+        return "never"
+
+    with FakeTime():
+        assert await async_form(fn, max_attempts=3) == "done"
+
+
+async def swallow(_: object) -> None:
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(1.0)
+
+
+@pytest.mark.parametrize("where", ["on_retry", "sleep"])
+async def test_a_hook_or_sleep_that_swallows_the_cancellation_does_not_save_the_call(
+    async_form: AsyncForm, where: str
+) -> None:
+    fn = Flaky(then=ConnectionError())
+    with FakeTime():
+        task, _ = await cancelled_after(0.5, async_form(fn.asynchronous, **{where: swallow}))
+    assert task.cancelled()
+    assert fn.calls == 1
+
+
+async def test_an_attempt_that_cancels_its_own_task_and_fails_is_cancelled_once(async_form: AsyncForm) -> None:
+    async def fn() -> None:
+        task_now().cancel()
+        raise ConnectionError
+
+    async def body() -> str:
+        try:
+            await async_form(fn)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)  # the caller cleans up, undisturbed
+            return "cleaned up"
+        return "not cancelled"
+
+    with FakeTime():
+        assert await asyncio.create_task(body()) == "cleaned up"
+
+
+async def test_code_in_a_deadline_block_may_deal_with_its_cancellation() -> None:
+    async def serve() -> str:
+        async with deadline(50.0):
+            await swallow(None)
+        return "drained"
+
+    task = asyncio.create_task(serve())
+    await asyncio.sleep(0)
+    task.cancel()
+    assert await task == "drained"
+
+
+def test_an_error_that_is_an_interrupt_too_is_one(form: Form) -> None:
+    for kind in (KeyboardInterrupt, SystemExit, GeneratorExit):
+        stop = type("Stop", (kind, RuntimeError), {})
+        fn = Flaky(then=stop())
+        with FakeTime(), pytest.raises(stop):
+            form(fn, retryable=Exception)
+        assert fn.calls == 1

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from forbear import ApiError, RetriesExhausted
+from forbear import ApiError, RetriesExhausted, attempts, retry
 from forbear.testing import FakeTime, Flaky
 
 Form = Callable[..., Any]
@@ -78,3 +78,30 @@ def test_an_error_that_turns_permanent_ends_the_call_there(form: Form) -> None:
     with FakeTime(), pytest.raises(ApiError) as caught:
         form(fn)
     assert (caught.value.status, fn.calls) == (401, 3)
+
+
+async def test_a_function_that_returns_no_awaitable_is_called_once_however_broad_the_rule() -> None:
+    calls: list[int] = []
+    with FakeTime(), pytest.raises(TypeError, match="retry_sync"):
+        await retry(lambda: calls.append(1), retryable=Exception)  # type: ignore[arg-type,return-value]
+    assert calls == [1]
+
+
+def test_a_block_without_its_result_runs_once_however_broad_the_rule() -> None:
+    calls: list[int] = []
+    with FakeTime(), pytest.raises(TypeError, match=r"set attempt\.result"):
+        for attempt in attempts(retryable=Exception, retry_if_result=lambda _: False):
+            with attempt:
+                calls.append(1)
+    assert calls == [1]
+
+
+def test_a_rule_for_results_that_raises_does_not_repeat_what_has_succeeded(form: Form) -> None:
+    calls: list[int] = []
+
+    def rule(_: object) -> bool:
+        raise ConnectionError("the rule's own")
+
+    with FakeTime(), pytest.raises(ConnectionError, match="the rule's own"):
+        form(lambda: calls.append(1), retry_if_result=rule)
+    assert calls == [1]

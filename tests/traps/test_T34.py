@@ -11,8 +11,8 @@ from unittest.mock import AsyncMock, MagicMock, Mock
 
 import pytest
 
-from forbear import RetriesExhausted, retry, retry_call, retry_sync
-from forbear.testing import FakeTime, Flaky
+from forbear import RetriesExhausted, RetryError, retry, retry_call, retry_sync
+from forbear.testing import FakeTime, Flaky, record_events
 
 Made = Callable[[], Any]
 Maker = Callable[[Flaky], Made]
@@ -98,6 +98,7 @@ MAKERS: dict[str, Maker] = {
     "partial of a lambda": lambda flaky: functools.partial(lambda _: flaky.asynchronous(), 1),
     "partial of an object": lambda flaky: functools.partial(Client(flaky)),
     "old-style coroutine function": old_style,
+    "lambda over an old-style coroutine": lambda flaky: lambda: old_style(flaky)(),  # noqa: PLW0108
     "partialmethod": lambda flaky: (
         type("Owner", (), {"call": functools.partialmethod(lambda _, flaky: flaky.asynchronous(), flaky)})().call
     ),
@@ -172,3 +173,37 @@ async def test_a_function_that_is_async_only_sometimes_is_retried_both_ways() ->
     with FakeTime():
         assert await call() == "cached"
     assert flaky.calls == 2
+
+
+class Pool:
+    """First raises by itself, as a pool without a free connection, and later returns a coroutine."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.calls = 0
+
+    def __call__(self) -> Awaitable[Any]:
+        self.calls += 1
+        if self.calls <= self.failures:
+            raise ConnectionError
+        return Flaky(then=ConnectionError()).asynchronous()
+
+
+@pytest.mark.parametrize("decorated", [True, False])
+async def test_failures_before_and_after_the_coroutine_belong_to_one_call(decorated: bool) -> None:
+    options: Any = {"max_attempts": 3}
+    pool = Pool(failures=2)
+    with FakeTime(), record_events() as events, pytest.raises(RetriesExhausted) as caught:
+        await (retry(**options)(pool)() if decorated else retry_call(pool, retry_options=options))
+    assert pool.calls == caught.value.attempts == 3
+    assert [one.attempt for one in events.attempts] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("decorated", [True, False])
+async def test_they_share_one_deadline(decorated: bool) -> None:
+    options: Any = {"max_attempts": None, "backoff": [2.0], "deadline": 5.0}
+    pool = Pool(failures=2)
+    with FakeTime() as clock:
+        with pytest.raises(RetryError):
+            await (retry(**options)(pool)() if decorated else retry_call(pool, retry_options=options))
+        assert clock.now <= 5.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -139,3 +140,59 @@ def test_the_same_error_object_raised_by_each_attempt_is_no_problem(form: Form) 
         assert caught.value is error
         assert fn.calls == 3
     assert len(error.__notes__) == 1
+
+
+def origin_of_all() -> None:
+    raise LookupError("the caller's own")
+
+
+def test_an_error_that_the_caller_handles_keeps_its_traceback_through_a_call(blocking_form: Form) -> None:
+    def caller() -> None:
+        try:
+            origin_of_all()
+        except LookupError:
+            assert blocking_form(Flaky(ConnectionError(), then="rolled back")) == "rolled back"
+            raise
+
+    with FakeTime(), pytest.raises(LookupError) as caught:
+        caller()
+    assert origin(caught.value)[-1] == "origin_of_all"
+
+
+async def test_it_does_through_an_async_call_too(async_form: Form) -> None:
+    async def caller() -> None:
+        try:
+            origin_of_all()
+        except LookupError:
+            assert await async_form(Flaky(ConnectionError(), then="rolled back").asynchronous) == "rolled back"
+            raise
+
+    with FakeTime(), pytest.raises(LookupError) as caught:
+        await caller()
+    assert origin(caught.value)[-1] == "origin_of_all"
+
+
+@dataclass(frozen=True)
+class Frozen(ConnectionError):
+    """Refuses every change of itself."""
+
+    host: str = "h"
+
+
+@pytest.mark.parametrize("reraise", [True, False])
+def test_an_error_that_refuses_changes_is_retried_like_any_other(form: Form, reraise: bool) -> None:
+    with FakeTime():
+        assert form(Flaky(Frozen(), Frozen(), then="done"), reraise=reraise) == "done"
+        with pytest.raises(Frozen if reraise else RetriesExhausted):
+            form(Flaky(then=Frozen()), reraise=reraise)
+
+
+def test_such_an_error_in_the_chain_of_another_does_no_harm(form: Form) -> None:
+    def fn() -> None:
+        try:
+            raise Frozen
+        except Frozen as cause:
+            raise ConnectionError from cause
+
+    with FakeTime(), pytest.raises(RetriesExhausted):
+        form(fn)

@@ -151,3 +151,20 @@ def test_a_function_that_calls_itself_counts_each_call(form: Callable[..., Any])
         assert form(lambda: down(1)) == "done"
     assert sorted(set(depths)) == [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (3, 2)]
     assert len(depths) == 2 + 4 + 8
+
+
+async def test_tasks_that_raise_one_error_object_do_not_end_each_others_retries() -> None:
+    error, slow_calls = ConnectionError("a constant"), []
+
+    async def quick() -> None:
+        raise error
+
+    async def slow() -> None:
+        slow_calls.append(1)
+        await asyncio.sleep(1.0)
+        raise error
+
+    with FakeTime():
+        calls = [retry(slow, max_attempts=3, reraise=True), retry(quick, max_attempts=1, reraise=True)]
+        await asyncio.gather(*calls, return_exceptions=True)
+    assert len(slow_calls) == 3

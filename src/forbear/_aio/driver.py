@@ -13,7 +13,7 @@ from typing import Any
 
 from forbear._aio import trio_driver
 from forbear._aio.waiting import Loop, pause
-from forbear._runtime.call import Call, Plan, open_call
+from forbear._runtime.call import Call, Plan, go_on, open_call
 from forbear._runtime.on_asyncio import arm, disarm, disarm_in_time
 from forbear._runtime.scope import current
 from forbear._runtime.steps import accept, cancelled, fail, late, left_by
@@ -31,7 +31,7 @@ def guard(
     async def guarded(*args: Any, **kwargs: Any) -> Any:
         # A call may wait for minutes, beside 20,000 others: it keeps no empty dictionary and few variables.
         kwargs = kwargs or _NO_KWARGS
-        call = begun or open_call(plan, _enter())
+        call = open_call(plan, _enter()) if begun is None else go_on(begun, _enter())
         _leave(call)
         try:
             while True:
@@ -48,6 +48,7 @@ def guard(
                         raise
                     await pause_here(call)
         finally:
+            call.ended = True
             _leave(call.outer)
 
     return guarded
@@ -134,9 +135,9 @@ async def hear(told: Awaitable[Any], left: float) -> None:
         await told
 
 
-def pause_here(call: Call) -> Coroutine[Any, Any, None]:
+def pause_here(call: Call, handled: BaseException | None = None, *, block: bool = False) -> Coroutine[Any, Any, None]:
     """The wait before the next attempt, under asyncio."""
-    return pause(call, _LOOP)
+    return pause(call, _LOOP, handled, block=block)
 
 
 _LONGEST_WAIT = 1e9  # seconds; a longer one needs no timer

@@ -22,14 +22,17 @@ class Loop(NamedTuple):
     cancelled: type[BaseException]
 
 
-async def pause(call: Call, loop: Loop) -> None:
-    """Tells the hooks, waits, and makes the call ready for the next attempt. Raises DeadlineExceeded if it is late."""
+async def pause(call: Call, loop: Loop, handled: BaseException | None = None, *, block: bool = False) -> None:
+    """Tells the hooks, waits, and makes the call ready for the next attempt. Raises DeadlineExceeded if it is late.
+
+    `handled`, of a `block`: what its caller was handling.
+    """
     pending = taken(call)
     try:
         await heard(call, pending, loop)
         if call.plan.on_retry is not None:
             check_time(call, pending.error, pending.answer.delay)
-        let_go(pending.error)
+        let_go(pending.error, handled, block=block)
         await waited(call, pending.answer.delay, loop)
         resume(call, pending)
     except BaseException as leaving:
@@ -49,8 +52,9 @@ async def heard(call: Call, pending: Pending, loop: Loop) -> None:
         await loop.hear(told, call.run.left(call.world.clock()))
     except Exception as mistake:
         log_mistake("on_retry", mistake)
-    else:
-        leave_if_cancelled(before, loop)
+        if isinstance(mistake, BaseExceptionGroup):  # a failed task group leaves a cancellation behind before 3.13
+            return
+    leave_if_cancelled(before, loop)
 
 
 async def waited(call: Call, delay: float, loop: Loop) -> None:

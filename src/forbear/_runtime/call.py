@@ -6,6 +6,7 @@ the first failure, or when somebody asks.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from forbear.core.policy import Policy
 from forbear.core.run import Run
 
 monotonic = time.monotonic
+_making = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +60,13 @@ class Call:
     attempt's timer.
     """
 
-    __slots__ = ("cancelling", "made", "outer", "plan", "started_at", "task", "timed_out", "timer")
+    __slots__ = ("cancelling", "ended", "made", "outer", "plan", "started_at", "task", "timed_out", "timer")
 
     plan: Plan
     outer: Ambient
     started_at: float
     made: Run | None
+    ended: bool
     timer: Any
     task: Any
     cancelling: int
@@ -78,7 +81,10 @@ class Call:
     def run(self) -> Run:
         """Where the call stands."""
         if self.made is None:
-            self.made = Run(self.plan.policy, self.started_at, ends_at(self.started_at, self.plan.policy.deadline))
+            with _making:  # threads of one attempt must not make two
+                if self.made is None:
+                    policy = self.plan.policy
+                    self.made = Run(policy, self.started_at, ends_at(self.started_at, policy.deadline))
         return self.made
 
     @property
@@ -99,6 +105,7 @@ def open_call(plan: Plan, outer: Ambient) -> Call:
     call.plan = plan
     call.outer = outer
     call.made = None
+    call.ended = False
     if outer is None and plan.plain:
         call.started_at = monotonic()
     else:
@@ -107,7 +114,9 @@ def open_call(plan: Plan, outer: Ambient) -> Call:
 
 
 def open_inside(call: Call) -> None:
-    """Obeys what is around the call: a deadline, another world, a test's cap on attempts."""
+    """Obeys what is around the call and has not ended: a deadline, another world, a test's cap on attempts."""
+    while call.outer is not None and call.outer.ended:
+        call.outer = call.outer.outer
     world, policy = call.world, call.plan.policy
     now = call.started_at = world.clock()
     cap = world.max_attempts
@@ -118,6 +127,26 @@ def open_inside(call: Call) -> None:
     if run.left(now) <= 0:
         tell_end(call.plan, run, "deadline", now, attempts=0)
         raise run.given_up("deadline", None, now, 0)
+
+
+def go_on(call: Call, outer: Ambient) -> Call:
+    """A call that began in blocking code and goes on where its awaitable is awaited: the scope there holds from now on.
+
+    What has been tried counts; an attempt that has not failed yet begins anew with its awaitable.
+    """
+    run = call.made
+    if run is None or run.number == 1:
+        anew = open_call(call.plan, outer)
+        if run is not None and run.key is not None:
+            anew.run.key = run.key
+        return anew
+    call.outer = outer
+    while call.outer is not None and call.outer.ended:
+        call.outer = call.outer.outer
+    world = call.world
+    run.attempt_at = world.clock()
+    run.deadline_at = min(run.deadline_at, deadline_in(world, outer, run.attempt_at))
+    return call
 
 
 def calls_around(call: Call) -> tuple[Call, ...]:

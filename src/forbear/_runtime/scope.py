@@ -47,6 +47,14 @@ class Scope:
 current: ContextVar[Ambient] = ContextVar("forbear_scope", default=None)
 
 
+def around() -> Ambient:
+    """The scope that holds here. What has ended holds no longer, also for a task that was started in it."""
+    scope = current.get()
+    while scope is not None and scope.ended:
+        scope = scope.outer
+    return scope
+
+
 def world_of(outer: Ambient) -> World:
     """The world that code in this scope lives in."""
     return REAL if outer is None else outer.world

@@ -15,7 +15,7 @@ from forbear._runtime.scope import current
 from forbear._runtime.telling import log_mistake, tell, tell_attempt, tell_end
 from forbear.core.decision import Retry, refusal
 from forbear.core.run import Pending
-from forbear.errors import GaveUp, ResultRejected, mark
+from forbear.errors import GaveUp, GiveUpReason, ResultRejected, mark
 
 
 def accept(call: Call, result: object) -> None:
@@ -57,18 +57,26 @@ def fail(call: Call, error: Exception) -> bool:
     tell_end(call.plan, call.run, answer.reason, now, error)
     if answer.reason == "permanent" or answer.reason == "unsafe":
         return False
-    if plan.reraise and not isinstance(error, ResultRejected):
-        fact = GaveUp(
-            reason=answer.reason,
-            attempts=run.number,
-            elapsed=now - run.started_at,
-            waited=run.waited,
-            by=plan,
-            within=calls_around(call),
-        )
-        mark(error, fact)
+    if not _leaves_marked(call, error, answer.reason, now):
+        raise run.given_up(answer.reason, error, now, run.number) from error
+    return False
+
+
+def _leaves_marked(call: Call, error: BaseException, reason: GiveUpReason, now: float) -> bool:
+    """Whether the error itself is to leave a call that is given up; it is marked then."""
+    plan, run = call.plan, call.run
+    if not plan.reraise or isinstance(error, ResultRejected):
         return False
-    raise run.given_up(answer.reason, error, now, run.number) from error
+    fact = GaveUp(
+        reason=reason,
+        attempts=run.number,
+        elapsed=now - run.started_at,
+        waited=run.waited,
+        by=plan,
+        within=calls_around(call),
+    )
+    mark(error, fact)
+    return True
 
 
 def taken(call: Call) -> Pending:
@@ -102,7 +110,12 @@ def check_time(call: Call, error: BaseException, needed: float = 0.0) -> float:
     run, now = call.run, call.world.clock()
     if run.left(now) <= needed:
         tell_end(call.plan, call.run, "deadline", now, error)
-        raise run.given_up("deadline", error, now, run.number) from error
+        if not _leaves_marked(call, error, "deadline", now):
+            raise run.given_up("deadline", error, now, run.number) from error
+        try:
+            raise error
+        finally:
+            del error  # a frame must not keep alive what it raises
     return now
 
 
@@ -141,23 +154,24 @@ def late(call: Call, cause: BaseException | None = None) -> TimeoutError:
     return error
 
 
-def let_go(error: BaseException) -> None:
+def let_go(error: BaseException, handled: BaseException | None = None, *, block: bool = False) -> None:
     """Frees the frames of an error that is about to be superseded, and all that their locals hold.
 
-    What the caller was handling when it made the call hangs on the error as its context; it is not ours.
+    What the caller was handling when it made the call hangs on the error as its context; it is not ours. It began in a
+    frame of the caller's. A block's own errors do so too; there it is `handled`.
     """
-    callers = _frames_of_callers()
+    callers = set[FrameType]() if block else _frames_of_callers()
     seen: set[int] = set()
     todo: list[BaseException | None] = [error]
     # The error of an attempt that was cut has never been raised; what it was cut with is ours.
     ours = (error, error.__cause__ if error.__traceback__ is None else None)
-    while todo and len(seen) < 64:
+    while todo and len(seen) < 1_024:
         one = todo.pop()
         if one is None or id(one) in seen:
             continue
         seen.add(id(one))
         trace = one.__traceback__
-        if one not in ours and trace is not None and trace.tb_frame in callers:
+        if one is handled or (one not in ours and trace is not None and trace.tb_frame in callers):
             continue
         one.with_traceback(None)
         todo += [one.__cause__, one.__context__]

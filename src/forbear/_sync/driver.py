@@ -37,7 +37,7 @@ def guard(plan: Plan, fn: Callable[..., Any], on_awaitable: OnAwaitable) -> Call
     def guarded(*args: Any, **kwargs: Any) -> Any:
         nonlocal last_type
         call = Call()  # as open_call() does it, without the price of a call
-        call.plan, call.outer, call.made = plan, around(), None
+        call.plan, call.outer, call.made, call.ended = plan, around(), None, False
         if plain and call.outer is None:
             call.started_at = monotonic()
         else:
@@ -62,13 +62,17 @@ def guard(plan: Plan, fn: Callable[..., Any], on_awaitable: OnAwaitable) -> Call
                     cancelled(call, waiting=False)
                     raise
         finally:
+            call.ended = True
             leave(token)
 
     return guarded
 
 
-def pause(call: Call) -> None:
-    """Tells the hooks, waits, and makes the call ready for the next attempt. Raises DeadlineExceeded if it is late."""
+def pause(call: Call, handled: BaseException | None = None, *, block: bool = False) -> None:
+    """Tells the hooks, waits, and makes the call ready for the next attempt. Raises DeadlineExceeded if it is late.
+
+    `handled`, of a `block`: what its caller was handling.
+    """
     pending = taken(call)
     try:
         told = before_wait(call, pending)
@@ -77,7 +81,7 @@ def pause(call: Call) -> None:
             logger.error("on_retry is async, but this call is blocking: it was not run; give it a plain function")
         if call.plan.on_retry is not None:
             check_time(call, pending.error, pending.answer.delay)
-        let_go(pending.error)
+        let_go(pending.error, handled, block=block)
         wait(call, pending.answer.delay)
         resume(call, pending)
     except BaseException as leaving:

@@ -10,6 +10,7 @@ there is another round. Prevents the silent misuse: a loop without its inner blo
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Unpack
@@ -30,7 +31,7 @@ _NO_RESULT: Any = object()
 class BlockAttempt(Attempt):
     """One round: enter it around the code that may fail. Set `result` where `retry_if_result` is to judge it."""
 
-    __slots__ = ("_entered", "_is_async", "_outer", "again", "result")
+    __slots__ = ("_entered", "_is_async", "_outer", "again", "handled", "result")
 
     def __init__(self, call: Call, is_async: bool) -> None:
         super().__init__(call)
@@ -39,6 +40,7 @@ class BlockAttempt(Attempt):
         self._outer: Ambient = None
         self.result: Any = _NO_RESULT
         self.again = False
+        self.handled: BaseException | None = None
 
     def __enter__(self) -> BlockAttempt:
         if self._is_async:
@@ -56,9 +58,11 @@ class BlockAttempt(Attempt):
             failed = refused
         try:
             if failed is None:
+                self._over()
                 return False
             if isinstance(failed, Exception):
                 return self._settle(fail, failed, error)
+            self._over()
             cancelled(self._call, waiting=False)
             return False
         finally:
@@ -82,7 +86,10 @@ class BlockAttempt(Attempt):
         except BaseException as refused:
             failed = refused
         try:
-            return failed is not None and self._settle(asyncio_driver.failed, failed, error)
+            if failed is None:
+                self._over()
+                return False
+            return self._settle(asyncio_driver.failed, failed, error)
         finally:
             del failed, error
 
@@ -93,8 +100,14 @@ class BlockAttempt(Attempt):
 
     def _enter(self) -> None:
         self._entered = True
+        self.handled = sys.exception()
         self._outer = current.get()
         current.set(self._call)
+
+    def _over(self) -> None:
+        """The call ends with this round."""
+        self.handled = None
+        self._call.ended = True
 
     def _leave(self) -> None:
         """The scope around holds again, unless the collector ends the block in a context that is not ours."""
@@ -113,6 +126,8 @@ class BlockAttempt(Attempt):
         """Whether the block's error is dealt with: another round follows. Raises what it really ended with."""
         try:
             self.again = decide(self._call, failed)
+            if not self.again:
+                self._over()
             if not self.again and failed is not error:
                 raise failed
             return self.again
@@ -137,7 +152,7 @@ class Rounds:
         if self._call is not None:
             if not self._again():
                 raise StopIteration
-            blocking_driver.pause(self._call)
+            blocking_driver.pause(self._call, self._handled(), block=True)
         return self._begin(is_async=False)
 
     def __aiter__(self) -> Rounds:
@@ -147,8 +162,15 @@ class Rounds:
         if self._call is not None:
             if not self._again():
                 raise StopAsyncIteration
-            await asyncio_driver.pause_here(self._call)
+            await asyncio_driver.pause_here(self._call, self._handled(), block=True)
         return self._begin(is_async=True)
+
+    def _handled(self) -> BaseException | None:
+        """What the caller was handling when it entered the last round; forgotten by asking."""
+        if self._block is None:
+            return None
+        handled, self._block.handled = self._block.handled, None
+        return handled
 
     def _again(self) -> bool:
         """Whether the last round failed and is to be followed by another."""

@@ -33,6 +33,9 @@ def retry_sync(fn: Any = None, /, **options: Any) -> Any:
 
 def guard(plan: Plan, fn: Callable[..., Any], fallback: Fallback | None) -> Callable[..., Any]:
     """A plain function under the blocking driver, which must not return an awaitable."""
+    for option, function in (("sleep", plan.sleep), ("fallback", fallback)):
+        if function is not None and is_coroutine_function(function):
+            raise ValueError(f"{option} is async, and retry_sync is for blocking functions: give it a plain function")
     if is_coroutine_function(fn):
         raise TypeError(f"{name_of(fn)} is async, and retry_sync is for blocking functions: use retry")
 
@@ -40,7 +43,5 @@ def guard(plan: Plan, fn: Callable[..., Any], fallback: Fallback | None) -> Call
         driver.close(first)
         raise UsageError(f"{plan.name} returned an awaitable, which retry_sync can't await: use retry")
 
-    if fallback is not None and is_coroutine_function(fallback):
-        raise ValueError("fallback is async, and retry_sync is for blocking functions: give it a plain function")
     guarded = driver.guard(plan, fn, refuse_awaitable)
     return guarded if fallback is None else with_fallback(guarded, plan, fallback)

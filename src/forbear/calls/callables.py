@@ -13,6 +13,8 @@ from typing import Any
 
 from forbear.core.policy import Policy
 
+_MAKES_A_MANAGER = ("contextmanager.<locals>.helper", "asynccontextmanager.<locals>.helper")
+
 
 def refuse(fn: Any) -> None:
     """Raises TypeError, with the correction, for what can't be retried."""
@@ -26,7 +28,7 @@ def refuse(fn: Any) -> None:
         raise TypeError("a policy is given by name: retry(policy=...)")
     if isinstance(fn, property):
         raise TypeError("put the decorator under @property, on the function itself")
-    if getattr(fn, "__globals__", {}).get("__name__") == "contextlib":
+    if getattr(_code(fn), "co_qualname", "") in _MAKES_A_MANAGER:
         raise TypeError(
             f"{name_of(fn)} is a context manager: calling it only makes the manager; use attempts() around the block"
         )

@@ -7,7 +7,7 @@ import threading
 import uuid
 
 from forbear._runtime.call import Call
-from forbear._runtime.scope import current
+from forbear._runtime.scope import around
 from forbear.calls.deadline import Deadline
 
 _making_a_key = threading.Lock()
@@ -28,7 +28,7 @@ class Attempt:
 
         Attempts around this one and deadline blocks inside it count too: none can give more time than it has itself.
         """
-        left, scope = math.inf, current.get()
+        left, scope = math.inf, around()
         if scope is not None:
             left = scope.deadline_at - scope.world.clock()
         call: Call | None = self._call
@@ -64,6 +64,6 @@ class Attempt:
 
 def current_attempt() -> Attempt | None:
     """The attempt that this code runs in, the innermost if calls are nested; None outside of any."""
-    scope = current.get()
+    scope = around()
     call = None if scope is None else scope.call
     return None if call is None else Attempt(call)

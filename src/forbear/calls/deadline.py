@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from forbear._runtime.on_asyncio import NEEDS_ASYNCIO, Slot, arm, disarm
-from forbear._runtime.scope import Scope, current, deadline_in, world_of
+from forbear._runtime.scope import Scope, around, deadline_in, world_of
 from forbear._runtime.world import REAL, World
 from forbear.core.deadline import ends_at, remaining, tightened
 from forbear.core.validation import Seconds, optional_seconds, seconds
@@ -96,7 +96,7 @@ class DeadlineBlock:
     def __enter__(self) -> Deadline | None:
         if self._scope is not None:
             raise RuntimeError("this deadline block is in use: write a new deadline(...) for each block")
-        outer = current.get()
+        outer = around()
         self.world = world_of(outer)
         now = self._began_at = self.world.clock()
         at = tightened(ends_at(now, self._duration), deadline_in(self.world, outer, now), self._margin)
@@ -131,7 +131,7 @@ class DeadlineBlock:
 
 def current_deadline() -> Deadline | None:
     """The deadline that holds here, the tightest of all around; None where there is none."""
-    scope = current.get()
+    scope = around()
     if scope is None or scope.deadline_at == math.inf:
         return None
     return Deadline.at(scope.deadline_at, scope.world.clock)

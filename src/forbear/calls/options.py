@@ -13,18 +13,20 @@ from functools import lru_cache
 from typing import Any, TypedDict
 
 from forbear._runtime.call import Call, Plan
-from forbear._runtime.world import Clock, Sleep, World
+from forbear._runtime.telling import log_mistake
+from forbear._runtime.world import REAL, Clock, Sleep, World
 from forbear.calls.callables import is_coroutine_function
-from forbear.classify.failures import classify, is_retryable
+from forbear.classify.failures import Classifier, classify, is_retryable
+from forbear.classify.groups import with_origins
 from forbear.core.backoff import Backoff, Jitter
 from forbear.core.events import RetryState
 from forbear.core.failure import Failure, Kind
 from forbear.core.policy import LateBackoff, Policy, RetryAfterMode
 from forbear.core.validation import Seconds, flag
-from forbear.errors import CircuitOpenError, ResultRejected, UsageError, already_retried
+from forbear.errors import ApiError, CircuitOpenError, ResultRejected, UsageError, already_retried
 from forbear.observe.hooks import listeners
 
-Retryable = Callable[[Exception], bool] | type[Exception] | tuple[type[Exception], ...]
+Retryable = Callable[[Exception], bool] | type[Exception] | tuple[type[Exception], ...] | Classifier
 
 
 class PolicyOptions(TypedDict, total=False):
@@ -157,20 +159,37 @@ _NEVER = (*_LEAVING, CircuitOpenError, UsageError)
 def _judge(retryable: Retryable, idempotent: bool) -> Callable[[Exception, Call, float], Failure]:
     """What an error means for a call with these options, at an instant of the wall clock."""
     rule = _predicate(retryable)
+    verdict = retryable.classify if isinstance(retryable, Classifier) else classify
 
-    def judge(error: Exception, call: Call, now: float) -> Failure:  # noqa: ARG001  # until hints need it
-        if already_retried(error, call) or isinstance(error, _NEVER):
+    def judge(error: Exception, call: Call, now: float) -> Failure:
+        # Another thread's clock is comparable only with a real one.
+        since = call.run.attempt_at if call.world.clock is REAL.clock else float("-inf")
+        if any(already_retried(one, call, since) or isinstance(one, _NEVER) for one in with_origins(error)):
             return _REFUSED  # whatever the rule says: to retry it again would multiply
-        failure = classify(error, idempotent=idempotent)
-        if isinstance(error, ResultRejected):
+        failure = verdict(error, idempotent=idempotent, now=now)
+        if rule is None or isinstance(error, ResultRejected):
             return failure
-        transient = bool(rule(error))
+        transient = _answer(rule, error, failure)
         return failure if transient == failure.transient else replace(failure, transient=transient)
 
     return judge
 
 
-def _predicate(retryable: Retryable) -> Callable[[Exception], bool]:
+def _answer(rule: Callable[[Exception], bool], error: Exception, failure: Failure) -> bool:
+    """What the rule says. The default one says what the verdict says, but of `ApiError`; a broken one says no."""
+    if rule is is_retryable:
+        return is_retryable(error) if isinstance(error, ApiError) else failure.transient
+    try:
+        return bool(rule(error))
+    except Exception as mistake:
+        log_mistake("retryable", mistake)
+        return False
+
+
+def _predicate(retryable: Retryable) -> Callable[[Exception], bool] | None:
+    """The user's own rule; None where the verdict is the rule."""
+    if isinstance(retryable, Classifier):
+        return None
     if isinstance(retryable, (type, tuple)):
         kinds = retryable if isinstance(retryable, tuple) else (retryable,)
         for kind in kinds:

@@ -1,32 +1,203 @@
 """What an error means for the call that met it.
 
-Decided here: the order in which an error's facts are believed: the status before the class. An error that nothing is
+Decided here: the order in which an error's facts are believed. A code in the body comes first, as it is the most exact;
+then the server's own word (`x-should-retry`), which never overrules a permanent code; then the status; then the class
+of a network failure, made more exact by what it came from; then what the error was made from. An error that nothing is
 known about is permanent: to repeat it blindly multiplies load and hides mistakes. Must never import a library whose
 errors it reads.
 """
 
 from __future__ import annotations
 
-from forbear.classify.hints import retry_after_of
-from forbear.classify.network import transport_of
-from forbear.classify.status import TOOLKIT, is_transient_status, kind_of_status, nothing_done
-from forbear.core.failure import Executed, Failure, Kind
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+from forbear.classify.facts import Facts
+from forbear.classify.groups import leaves, made_from
+from forbear.classify.network import UNREACHABLE, Transport, errno_of, transport_of
+from forbear.classify.providers import ALL
+from forbear.classify.rules import Rule, RuleBook
+from forbear.classify.status import TOOLKIT, executed_by_status, kind_of_status
+from forbear.core.failure import PERMITS, Executed, Failure, Kind
 from forbear.errors import ApiError, CircuitOpenError, ResultRejected, RetryError
 
+# Python's own errors that say "this program is wrong": what they were made from does not make them pass.
+_MISTAKES = (
+    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, SyntaxError, TypeError,
+    ValueError,
+)  # fmt: skip
 
-def classify(error: BaseException, *, idempotent: bool = True) -> Failure:
-    """What the error means: transient or not, done or not, and the server's wait.
 
-    `idempotent` says whether repeating does no harm even where the server may have acted.
+class Verdict(NamedTuple):
+    """What one error alone says, and the rule that says it."""
+
+    kind: Kind
+    transient: bool
+    executed: Executed
+    rule: str
+    facts: Facts
+
+
+class Classifier:
+    """Tells what errors mean. `rules` are asked before the ones that forbear brings, and overrule them.
+
+    Calling it tells whether an error is transient, so it can be given as `retryable=`.
     """
-    if isinstance(error, ResultRejected):
-        return Failure(transient=True, kind=Kind.REJECTED_RESULT)
-    if isinstance(error, (RetryError, CircuitOpenError)):
-        return Failure(transient=False, kind=Kind.GAVE_UP)
-    status = status_code_of(error)
-    if status is not None:
-        return _of_status(error, status, idempotent)
-    return _of_class(error, idempotent)
+
+    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+        self._own = RuleBook(rules)
+        self._book = _BOOK
+
+    def __call__(self, error: BaseException) -> bool:
+        """Whether the error is transient."""
+        return self.classify(error).transient
+
+    def classify(self, error: BaseException, *, idempotent: bool = True, now: float | None = None) -> Failure:
+        """What the error means. `idempotent`: repeating does no harm even where the server may have acted.
+
+        `now` is the wall clock in epoch seconds, for hints that are dates without the response's own date.
+        """
+        if isinstance(error, BaseExceptionGroup):
+            return self._of_group(error, idempotent, now)
+        if isinstance(error, ResultRejected):
+            return Failure(transient=True, kind=Kind.REJECTED_RESULT, executed="no", rule="a refused result")
+        if isinstance(error, (RetryError, CircuitOpenError)):
+            return Failure(transient=False, kind=Kind.GAVE_UP, rule="already retried, or refused locally")
+        if not isinstance(error, Exception):
+            return Failure(transient=False, safe_to_retry=False, kind=Kind.CANCELLED, rule="it must leave")
+        facts = Facts(error, now)
+        verdict = self._verdict(facts)
+        if verdict is not None:
+            return _failure(verdict, idempotent)
+        return self._of_origin(error, idempotent, now) or Failure(
+            transient=False, safe_to_retry=idempotent, retry_after=facts.hint, rule="nothing is known about it"
+        )
+
+    def _of_group(self, group: BaseExceptionGroup[BaseException], idempotent: bool, now: float | None) -> Failure:
+        """Transient only if every leaf is; the hint is the largest; the first permanent leaf says what it is."""
+        found = [self.classify(leaf, idempotent=idempotent, now=now) for leaf in leaves(group)]
+        if not found:  # only a group that holds itself
+            return Failure(transient=False, safe_to_retry=idempotent, rule="a group without errors")
+        decisive = next((failure for failure in found if not failure.transient), found[0])
+        hints = [failure.retry_after for failure in found if failure.retry_after is not None]
+        return replace(
+            decisive,
+            safe_to_retry=all(failure.safe_to_retry for failure in found),
+            executed="no" if all(failure.executed == "no" for failure in found) else "maybe",
+            retry_after=max(hints, default=None),
+            rule=f"the group's {decisive.rule}",
+        )
+
+    def _by_status_or_class(self, facts: Facts) -> Verdict | None:
+        status = facts.status
+        if status is not None:
+            kind = kind_of_status(status)
+            executed = "maybe" if facts.inside_answer else executed_by_status(status, hinted=facts.hint is not None)
+            return Verdict(kind, PERMITS[kind].transient, executed, f"status {status}", facts)
+        transport = transport_of(facts.error)
+        if transport is None and errno_of(facts.error) in UNREACHABLE:
+            return Verdict(Kind.CONNECTION_REFUSED, True, "no", "the network is unreachable", facts)
+        if transport is None:
+            return None
+        return self._exact(transport, facts) if transport.generic else _by_class(transport, facts)
+
+    def _exact(self, transport: Transport, facts: Facts) -> Verdict:
+        """A class that says little, made exact by what the error came from.
+
+        That nothing was sent is believed from any link of the chain: a connection that was never made sends nothing.
+        """
+        best = transport
+        for origin in made_from(facts.error, contexts=True):
+            if isinstance(origin, (RetryError, CircuitOpenError)):
+                return Verdict(Kind.GAVE_UP, False, "maybe", "made from an error that was retried to the end", facts)
+            rule = self._book.find(Facts(origin, facts.now))
+            if rule is not None:
+                return _by_rule(rule, facts)
+            found = transport_of(origin)
+            if found is None:
+                continue
+            if found.kind is Kind.INSECURE:
+                return _by_class(found, facts)
+            executed: Executed = "no" if "no" in (best.executed, found.executed) else "maybe"
+            best = (found if best.generic else best)._replace(executed=executed)
+        return _by_class(best, facts)
+
+    def _of_origin(self, error: Exception, idempotent: bool, now: float | None) -> Failure | None:
+        """What an error without a meaning of its own was made from, if that means something."""
+        if isinstance(error, _MISTAKES):
+            return None
+        for origin in made_from(error, contexts=False):
+            if isinstance(origin, (BaseExceptionGroup, RetryError, CircuitOpenError)):
+                return self.classify(origin, idempotent=idempotent, now=now)
+            verdict = self._verdict(Facts(origin, now)) if isinstance(origin, Exception) else None
+            if verdict is not None:
+                return replace(_failure(verdict, idempotent), rule=f"made from: {verdict.rule}")
+        return None
+
+    def _verdict(self, facts: Facts) -> Verdict | None:
+        own = self._own.find(facts)
+        if own is not None:
+            return _by_rule(own, facts, "own rule: ")
+        rule = self._book.find(facts)
+        if rule is not None and not rule.passes:
+            return _by_rule(rule, facts)
+        found = _by_rule(rule, facts) if rule is not None else self._by_status_or_class(facts)
+        word = directive(facts)
+        if word is None:
+            return found
+        if found is None:
+            kind, executed = Kind.UNKNOWN, PERMITS[Kind.UNKNOWN].executed
+        else:
+            kind, executed = found.kind, found.executed
+        return Verdict(kind, word, executed, f"the server says {'to retry' if word else 'not to retry'}", facts)
+
+
+def _by_class(transport: Transport, facts: Facts) -> Verdict:
+    return Verdict(transport.kind, transport.passes, transport.executed, f"class {transport.name}", facts)
+
+
+def _by_rule(rule: Rule, facts: Facts, prefix: str = "") -> Verdict:
+    if rule.executed is not None:
+        executed = rule.executed
+    elif facts.status is None or facts.inside_answer:
+        executed = "maybe"
+    elif facts.status >= 500 or facts.status == 429:
+        executed = executed_by_status(facts.status, hinted=facts.hint is not None)
+    else:
+        executed = rule.done
+    return Verdict(rule.kind, rule.passes, executed, prefix + rule.why(facts), facts)
+
+
+def directive(facts: Facts) -> bool | None:
+    """The server's own word whether to retry; None where it says nothing."""
+    headers = facts.headers
+    word = headers.get("x-should-retry", headers.get("stripe-should-retry", "")).lower() if headers else ""
+    if word in ("true", "false"):
+        return word == "true"
+    return False if headers and headers.get("grpc-retry-pushback-ms", "").startswith("-") else None
+
+
+def _failure(verdict: Verdict, idempotent: bool) -> Failure:
+    facts = verdict.facts
+    if verdict.executed == "no" and facts.repeated:
+        verdict = verdict._replace(executed="maybe", rule=f"{verdict.rule}, after retries of the library's own")
+    return Failure(
+        transient=verdict.transient,
+        safe_to_retry=idempotent or verdict.executed == "no",
+        retry_after=facts.hint,
+        kind=verdict.kind,
+        executed=verdict.executed,
+        status=facts.status,
+        code=facts.codes[0] if facts.codes else None,
+        provider=facts.library,
+        rule=verdict.rule,
+    )
+
+
+_BOOK = RuleBook(ALL)
+_DEFAULT = Classifier()
+classify = _DEFAULT.classify
 
 
 def is_retryable(error: BaseException) -> bool:
@@ -35,47 +206,28 @@ def is_retryable(error: BaseException) -> bool:
     Of `ApiError`: 408, 429 and every 5xx. Of everything else: what `classify` calls transient.
     """
     if isinstance(error, ApiError):
-        return error.status in (408, 429) or 500 <= error.status <= 599
+        status = status_code_of(error)
+        return status is not None and (status in (408, 429) or status >= 500)
     return classify(error).transient
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the LLM toolkit's rule retries the error: 408, 409, 429, 500, 502, 503, 504, 529, and the network."""
-    status = status_code_of(error)
-    return status in TOOLKIT if status is not None else classify(error).transient
+    """Whether the LLM toolkit's rule retries the error: 408, 409, 429, 500, 502, 503, 504, 529, and the network.
+
+    A permanent error code and the server's own word come first.
+    """
+    facts = Facts(error)
+    failure = classify(error)
+    if facts.status is None or directive(facts) is not None or not failure.transient:
+        return failure.transient
+    return facts.status in TOOLKIT
 
 
 def status_code_of(error: BaseException) -> int | None:
-    """The HTTP status that an error carries, or None."""
-    response = getattr(error, "response", None)
-    for owner, name in ((error, "status_code"), (error, "status"), (response, "status_code"), (response, "status")):
-        value = getattr(owner, name, None)
-        if isinstance(value, int) and not isinstance(value, bool) and 400 <= value <= 599:
-            return int(value)
-    return None
+    """The HTTP status (400 to 599) that an error carries, or None."""
+    return Facts(error).status
 
 
-def _of_status(error: BaseException, status: int, idempotent: bool) -> Failure:
-    hint = retry_after_of(error)
-    executed: Executed = "no" if nothing_done(status, hint is not None) else "maybe"
-    return Failure(
-        transient=is_transient_status(status),
-        safe_to_retry=idempotent or executed == "no",
-        retry_after=hint,
-        kind=kind_of_status(status),
-        executed=executed,
-        status=status,
-    )
-
-
-def _of_class(error: BaseException, idempotent: bool) -> Failure:
-    transport = transport_of(error)
-    if transport is None or transport.kind is None:
-        return Failure(transient=False, safe_to_retry=idempotent, retry_after=retry_after_of(error))
-    return Failure(
-        transient=True,
-        safe_to_retry=idempotent or transport.executed == "no",
-        retry_after=retry_after_of(error),
-        kind=transport.kind,
-        executed=transport.executed,
-    )
+def retry_after_of(error: BaseException, now: float | None = None) -> float | None:
+    """The server's minimum wait in seconds that an error carries, or None. `now` is the wall clock in epoch seconds."""
+    return Facts(error, now).hint

@@ -1,75 +1,89 @@
-"""The server's own wait, read from an error: an attribute, or the Retry-After header in seconds or as a date.
+"""The server's own wait: how long it asks to be left alone, in any of the forms that are in use.
 
-Decided here: what counts as a wait. A reader never raises: nonsense, NaN, infinity and negatives are no hint. Must
-never read the clock: a date is read against the response's own `Date`.
+Decided here: which form is believed. An explicit "retry after" beats a rate limit's reset; milliseconds beat seconds;
+a limit's reset counts only where the failure is one of the rate. Must never read the clock and never raises.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from forbear.classify.dates import http_date, plain_number
+from forbear.classify.limits import binding_wait, read_limits
+from forbear.classify.rpc import retry_delay_in, retry_delay_in_bytes
+
+if TYPE_CHECKING:
+    from forbear.classify.facts import Facts
+
+_MILLISECONDS = ("retry-after-ms", "x-ms-retry-after-ms", "x-amz-retry-after", "grpc-retry-pushback-ms")
+_RATE_STATUSES = frozenset({402, 403, 429})
 
 
-def retry_after_of(error: BaseException) -> float | None:
-    """The server's minimum wait in seconds that an error carries, or None."""
-    given = getattr(error, "retry_after", None)
+def hint_of(facts: Facts) -> float | None:
+    """The server's minimum wait in seconds, or None."""
+    given = plain_number(_own(facts.error))
     if given is not None:
-        return _finite(given)
-    headers = headers_of(error)
-    if headers is None:
-        return None
-    milliseconds = _finite(headers.get("retry-after-ms"))
-    if milliseconds is not None:
-        return milliseconds / 1000
+        return given
+    headers = facts.headers
+    if "grpc-status-details-bin" in headers:
+        return retry_delay_in_bytes(headers["grpc-status-details-bin"].encode("latin-1"))
+    found = explicit_wait(headers, facts.now) if headers else None
+    if found is None:
+        found = _in_body(facts)
+    if found is None and headers and (facts.status in _RATE_STATUSES or facts.status is None):
+        found = binding_wait(read_limits(headers, instant_of(headers, facts.now)), certain=facts.status != 429)
+    return found
+
+
+def explicit_wait(headers: Mapping[str, str], now: float | None) -> float | None:
+    """Seconds that a "retry after" header asks for: milliseconds, seconds, or a date against the response's own."""
+    for name in _MILLISECONDS:
+        milliseconds = plain_number(headers.get(name))
+        if milliseconds is not None:
+            return milliseconds / 1000
     value = headers.get("retry-after")
-    wait = _finite(value)
-    return wait if wait is not None else _until(value, headers.get("date"))
+    if value is None:
+        return None
+    wait = plain_number(value)
+    if wait is not None:
+        return wait
+    end, start = http_date(value), instant_of(headers, now)
+    return None if end is None or start is None else max(0.0, end - start)
 
 
-def headers_of(error: BaseException) -> dict[str, str] | None:
-    """The headers of an error or its response, names in lower case; None where there are none."""
-    for owner in (getattr(error, "response", None), error):
-        headers = getattr(owner, "headers", None)
-        if isinstance(headers, Mapping):
-            return {str(name).lower(): str(value) for name, value in _items(headers)}
-    return None
+def instant_of(headers: Mapping[str, str], now: float | None) -> float | None:
+    """When the response was made, in epoch seconds: by the server's clock if it says so, else by ours."""
+    sent = http_date(headers.get("date"))
+    return now if sent is None else sent
 
 
-def _items(headers: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+def _own(error: BaseException) -> Any:
+    """What an error's own attribute says, a number or a timedelta; a text there is somebody else's business."""
     try:
-        return list(headers.items())
+        value: Any = getattr(error, "retry_after", None)
+        return value.total_seconds() if hasattr(value, "total_seconds") else None if isinstance(value, str) else value
     except Exception:
-        return []
-
-
-def _finite(value: object) -> float | None:
-    """A finite number that is not negative, of a number or a plain decimal text."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
-    if isinstance(value, str) and ("_" in value or not value.isascii()):
-        return None
-    try:
-        result = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return result if 0 <= result < math.inf else None
 
 
-def _until(value: str | None, date: str | None) -> float | None:
-    """Seconds from the response's date to an HTTP date; None where either can't be read."""
-    end, start = _instant(value), _instant(date)
-    return None if end is None or start is None else max(0.0, (end - start).total_seconds())
-
-
-def _instant(value: str | None) -> datetime | None:
-    if not value:
+def _in_body(facts: Facts) -> float | None:
+    body = facts.body
+    if isinstance(body, list):  # google-api-core hands over the details alone
+        return retry_delay_in(body)
+    if not isinstance(body, Mapping):
         return None
-    try:
-        instant = parsedate_to_datetime(value)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-    # HTTP dates are in UTC, also in the forms that name no zone.
-    return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant
+    error = body.get("error")
+    part = error if isinstance(error, Mapping) else body
+    found = retry_delay_in(part.get("details"))
+    if found is None and facts.status == 503:
+        found = plain_number(body.get("estimated_time"))
+    if found is None:
+        metadata = part.get("metadata")
+        inner = metadata.get("headers") if isinstance(metadata, Mapping) else None
+        if isinstance(inner, Mapping):
+            headers = {str(name).lower(): str(value) for name, value in inner.items()}
+            found = explicit_wait(headers, facts.now)
+            if found is None:
+                found = binding_wait(read_limits(headers, facts.now))
+    return found

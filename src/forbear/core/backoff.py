@@ -126,7 +126,7 @@ class Backoff:
                 return high, high
             case "proportional":
                 return high * (1.0 - self.jitter.amount), min(cap, raw * (1.0 + self.jitter.amount))
-            case "decorrelated":
+            case _:  # decorrelated
                 base = self.growth(1)
                 low = base if base < cap else cap / 3.0  # a base at the cap must not end all spread
                 return low, min(cap, 3.0 * max(low, previous or 0.0))

@@ -8,30 +8,66 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from forbear.core.validation import flag, seconds
 
 
 class Kind(StrEnum):
-    """What went wrong, as a closed set. In brackets: whether the next attempt may pass."""
+    """What went wrong, as a closed set. `PERMITS` says what each of them allows."""
 
-    RATE_LIMITED = "rate limited"  # too many requests for now (yes)
-    OVERLOADED = "overloaded"  # the service sheds load (yes)
-    SERVER_ERROR = "server error"  # the service failed (yes)
-    TIMEOUT = "timeout"  # no answer in time (yes)
-    CONNECTION_REFUSED = "connection refused"  # nothing was sent (yes)
-    CONNECTION_LOST = "connection lost"  # broke after something was sent (yes)
-    CONFLICT = "conflict"  # somebody else holds it (yes)
-    INVALID_REQUEST = "invalid request"  # can never succeed (no)
-    AUTH = "auth"  # the key is wrong or may not do this (no)
-    NOT_FOUND = "not found"  # there is nothing there (no)
-    REJECTED_RESULT = "rejected result"  # the caller refuses the value (yes)
-    GAVE_UP = "gave up"  # a forbear layer has already retried to the end, or refused (no)
-    UNKNOWN = "unknown"  # not known to be transient (no)
+    RATE_LIMITED = "rate limited"  # too many requests for now
+    QUOTA_SPENT = "quota spent"  # no money or quota left: waiting seconds does not bring it back
+    OVERLOADED = "overloaded"  # the service sheds load
+    SERVER_ERROR = "server error"  # the service failed
+    TIMEOUT = "timeout"  # no answer in time
+    CONNECTION_REFUSED = "connection refused"  # no connection was made: refused, unknown host, failed handshake
+    CONNECTION_LOST = "connection lost"  # broke after something was sent
+    BAD_ANSWER = "bad answer"  # an answer came, but cut short or not what it claims to be
+    CONFLICT = "conflict"  # somebody else holds it, or changed it first
+    INVALID_REQUEST = "invalid request"  # can never succeed as it is
+    TOO_LONG = "too long"  # too much was asked for at once
+    CONTENT_REFUSED = "content refused"  # a filter or policy refuses the content
+    AUTH = "auth"  # the key is wrong, or may not do this
+    INSECURE = "insecure"  # the certificate can't be trusted
+    NOT_FOUND = "not found"  # there is nothing there
+    REJECTED_RESULT = "rejected result"  # the caller refuses the value
+    CANCELLED = "cancelled"  # somebody does not want it any more
+    GAVE_UP = "gave up"  # a forbear layer has already retried to the end, or refused
+    UNKNOWN = "unknown"  # nothing is known about it
 
 
 Executed = Literal["no", "maybe"]
+
+
+class Permit(NamedTuple):
+    """What a kind of failure allows: may the next attempt pass, and may the server have acted on this one?"""
+
+    transient: bool
+    executed: Executed
+
+
+PERMITS: dict[Kind, Permit] = {
+    Kind.RATE_LIMITED: Permit(True, "no"),
+    Kind.QUOTA_SPENT: Permit(False, "no"),
+    Kind.OVERLOADED: Permit(True, "maybe"),
+    Kind.SERVER_ERROR: Permit(True, "maybe"),
+    Kind.TIMEOUT: Permit(True, "maybe"),
+    Kind.CONNECTION_REFUSED: Permit(True, "no"),
+    Kind.CONNECTION_LOST: Permit(True, "maybe"),
+    Kind.BAD_ANSWER: Permit(True, "maybe"),
+    Kind.CONFLICT: Permit(True, "maybe"),
+    Kind.INVALID_REQUEST: Permit(False, "no"),
+    Kind.TOO_LONG: Permit(False, "no"),
+    Kind.CONTENT_REFUSED: Permit(False, "no"),
+    Kind.AUTH: Permit(False, "no"),
+    Kind.INSECURE: Permit(False, "no"),
+    Kind.NOT_FOUND: Permit(False, "no"),
+    Kind.REJECTED_RESULT: Permit(True, "no"),
+    Kind.CANCELLED: Permit(False, "maybe"),
+    Kind.GAVE_UP: Permit(False, "maybe"),
+    Kind.UNKNOWN: Permit(False, "maybe"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +76,8 @@ class Failure:
 
     `transient`: the next attempt may pass. `safe_to_retry`: repeating does no harm. `retry_after`: the server's
     own minimum wait in seconds, or None. `executed`: "no" where the failure proves that the server did nothing.
+    `status`, `code`, `provider`: the HTTP status, the error code and whose library it was, where they are known.
+    `rule`: what decided, in words.
     """
 
     transient: bool
@@ -48,6 +86,9 @@ class Failure:
     kind: Kind = Kind.UNKNOWN
     executed: Executed = "maybe"
     status: int | None = None
+    code: str | None = None
+    provider: str | None = None
+    rule: str = ""
 
     def __post_init__(self) -> None:
         flag("transient", self.transient)

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from forbear._runtime.scope import current, world_of
+from forbear._runtime.scope import around, world_of
 
 _NOTHING: Any = object()
 
@@ -42,7 +42,7 @@ class Flaky:
         """One call, blocking."""
         outcome = self._next()
         if isinstance(outcome, Hang):
-            world_of(current.get()).sleep(outcome.seconds)
+            world_of(around()).sleep(outcome.seconds)
             outcome = outcome.result
         return _end(outcome)
 
@@ -56,7 +56,7 @@ class Flaky:
 
     def _next(self) -> Any:
         number = self.calls
-        self.started_at.append(world_of(current.get()).clock())
+        self.started_at.append(world_of(around()).clock())
         if number < len(self._outcomes):
             return self._outcomes[number]
         if self._then is _NOTHING:

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from forbear._runtime.scope import Scope, current, world_of
+from forbear._runtime.scope import Scope, around, world_of
 from forbear.core.validation import count
 
 
@@ -19,7 +19,7 @@ def instant_waits(max_attempts: int | None = None) -> Generator[list[float]]:
     """
     waits: list[float] = []
 
-    outer = current.get()
+    outer = around()
     cap = None if max_attempts is None else count("max_attempts", max_attempts)
     world = replace(world_of(outer), sleep=waits.append, async_sleep=waits.append, max_attempts=cap)
     deadline_at = float("inf") if outer is None else outer.deadline_at

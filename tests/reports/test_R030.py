@@ -1,0 +1,64 @@
+"""R030: where a failure is not retried because repeating might do harm, an event says so instead of silence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from forbear import ApiError, classify
+from forbear.testing import FakeTime, Flaky, record_events
+from foreign import WebError, answer
+
+Form = Callable[..., Any]
+
+MAYBE_DONE: list[Exception] = [
+    answer(503), answer(500), answer(504), answer(408), TimeoutError(), ConnectionResetError(), ApiError(502),
+]  # fmt: skip
+NOT_DONE: list[Exception] = [
+    answer(429), answer(503, {"Retry-After": "1"}), ConnectionRefusedError(), ApiError(429, retry_after=1),
+]  # fmt: skip
+
+
+def test_what_may_have_been_done_is_not_repeated_and_the_event_says_why(form: Form) -> None:
+    for error in MAYBE_DONE:
+        fn = Flaky(error, then="done")
+        with FakeTime() as clock, record_events() as events:
+            with pytest.raises(type(error)) as caught:
+                form(fn, idempotent=False)
+            assert clock.now == 0.0
+        assert (caught.value, fn.calls) == (error, 1)
+        assert [(end.reason, end.attempts) for end in events.ends] == [("unsafe", 1)]
+        assert events.waits == []
+
+
+def test_what_was_surely_not_done_is_repeated(form: Form) -> None:
+    for error in NOT_DONE:
+        fn = Flaky(error, then="done")
+        with FakeTime(), record_events() as events:
+            assert form(fn, idempotent=False) == "done"
+        assert fn.calls == 2
+        assert [end.reason for end in events.ends] == ["success"]
+
+
+def test_a_call_that_may_be_repeated_is_repeated(form: Form) -> None:
+    for error in MAYBE_DONE + NOT_DONE:
+        fn = Flaky(error, then="done")
+        with FakeTime():
+            assert form(fn) == form(lambda: "done") == "done"
+        assert fn.calls == 2
+
+
+def test_the_verdict_can_be_asked_for(form: Form) -> None:
+    for error in MAYBE_DONE:
+        failure = classify(error, idempotent=False)
+        assert (failure.transient, failure.safe_to_retry, failure.executed) == (True, False, "maybe")
+
+
+def test_a_rule_of_the_callers_own_makes_nothing_safe(form: Form) -> None:
+    fn = Flaky(WebError(), then="done")
+    with FakeTime(), record_events() as events, pytest.raises(WebError):
+        form(fn, idempotent=False, retryable=WebError)
+    assert fn.calls == 1
+    assert [end.reason for end in events.ends] == ["unsafe"]

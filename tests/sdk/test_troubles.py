@@ -1,0 +1,45 @@
+"""Every SDK in every trouble: the class it raises is the one that `troubles.json` has (null: it raises nothing)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sdk.places import Missing
+from sdk.raising import SDKS, calls_of, raise_trouble
+from sdk.troubles import TROUBLES
+
+SEEN: dict[str, dict[str, dict[str, str | None]]] = json.loads(
+    (Path(__file__).parent / "troubles.json").read_text("utf-8")
+)
+ROWS = [
+    (sdk, call, trouble, kind)
+    for sdk, calls in SEEN.items()
+    for call, troubles in calls.items()
+    for trouble, kind in troubles.items()
+]
+
+
+@pytest.mark.parametrize(("sdk", "call", "trouble", "kind"), ROWS)
+def test_a_trouble_is_raised_as_it_was_seen(sdk: str, call: str, trouble: str, kind: str | None):
+    try:
+        error = raise_trouble(sdk, call, trouble)
+    except Missing as missing:
+        pytest.skip(str(missing))
+    assert (error and f"{type(error).__module__}.{type(error).__qualname__}") == kind, repr(error)
+
+
+@pytest.mark.parametrize("sdk", SDKS)
+def test_every_call_was_seen_in_every_trouble_it_can_meet(sdk: str):
+    try:
+        calls = calls_of(sdk)
+    except Missing as missing:
+        pytest.skip(str(missing))
+    met = {
+        name: [key for key, trouble in TROUBLES.items() if trouble.meets(name, call)] for name, call in calls.items()
+    }
+    assert {name: list(seen) for name, seen in SEEN.get(sdk, {}).items()} == {
+        n: keys for n, keys in met.items() if keys
+    }
