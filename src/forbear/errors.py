@@ -132,7 +132,7 @@ class RetryError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         facts = {"elapsed": self.elapsed, "waited": self.waited, "hint": self.hint, "history": self.history}
-        return (_rebuild, (type(self), self.reason, self.attempts, _picklable(self.last_error), facts))
+        return (_rebuild, (type(self), self.reason, self.attempts, picklable(self.last_error), facts))
 
 
 class RetriesExhausted(RetryError):
@@ -203,7 +203,7 @@ def _gave_up_text(
     return text + _NEXT_STEP[reason]
 
 
-def _picklable(error: BaseException | None) -> BaseException | None:
+def picklable(error: BaseException | None) -> BaseException | None:
     """The error itself if it survives a round trip, else a summary. Some fail only when they are loaded."""
     if error is None or isinstance(error, RetryError):  # which sees to its own cause
         return error

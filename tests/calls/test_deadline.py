@@ -176,9 +176,9 @@ def test_tasks_and_copied_contexts_inherit_the_deadline() -> None:
         seen: list[float] = []
         with deadline(5):
             context = contextvars.copy_context()
-        thread = threading.Thread(target=context.run, args=(lambda: seen.append(left()),))
-        thread.start()
-        thread.join()
+            thread = threading.Thread(target=context.run, args=(lambda: seen.append(left()),))
+            thread.start()
+            thread.join()
         assert 0 < seen[0] <= 5
 
     asyncio.run(main())
@@ -211,3 +211,23 @@ def test_clocks_of_different_worlds_are_converted() -> None:
             retry_sync(flaky, clock=lambda: now[0], base=6, jitter="none")
         assert flaky.calls == 1
         retry_sync(lambda: current_attempt(), clock=lambda: now[0])  # noqa: PLW0108
+
+
+async def test_a_task_that_outlives_the_block_or_the_call_it_was_started_in_is_bound_no_longer() -> None:
+    ended = asyncio.Event()
+
+    async def outlives() -> tuple[object, object, str]:
+        await ended.wait()
+        return current_deadline(), current_attempt(), await retry(Flaky("done").asynchronous, deadline=100)
+
+    async def start() -> asyncio.Task[tuple[object, object, str]]:
+        return asyncio.create_task(outlives())
+
+    with FakeTime() as fake:
+        async with deadline(2):
+            in_block = await start()
+        in_call = await retry(start, deadline=3)
+        fake.advance(10)
+        ended.set()
+        assert await in_block == (None, None, "done")
+        assert await in_call == (None, None, "done")

@@ -411,8 +411,14 @@ async def test_a_decorator_without_parentheses_is_recognised() -> None:
 
 
 def test_an_async_sleep_in_blocking_code_is_refused() -> None:
+    for form in (
+        lambda: retry_sync(Flaky("done"), sleep=asyncio.sleep),
+        lambda: retry_sync(sleep=asyncio.sleep)(print),
+    ):
+        with pytest.raises(ValueError, match="sleep is async"):
+            form()  # type: ignore[no-untyped-call]
     with pytest.raises(TypeError, match=r"time\.sleep") as caught:
-        retry_sync(Flaky(then=ConnectionError), sleep=asyncio.sleep)
+        retry_sync(Flaky(then=ConnectionError), sleep=lambda delay: asyncio.sleep(delay))  # noqa: PLW0108
     assert isinstance(caught.value.__context__, ConnectionError)
 
 

@@ -156,6 +156,8 @@ def test_two_libraries_make_up_statuses_which_are_not_believed_without_headers()
         (WebError(response=Thing(status=200), code=503), True),
         (WebError(status_code=200, body={"error": {"code": 503}}), True),
         (WebError(response=Thing(status_code=503)), False),
+        (WebError(response=Thing(status_code=400), code=503), False),
+        (WebError(response=Thing(status_code=399), code=503), True),
         (WebError(status_code=503, response=Thing(status_code=True, status="OK")), False),
         (WebError(body={"error": {"code": 503}}), True),
         (WebError(code=503, body={"error": {"code": 429}}), False),

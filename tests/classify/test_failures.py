@@ -150,6 +150,11 @@ def test_where_little_is_known_little_is_told() -> None:
         (answer(400), "no"),
         (answer(429, {}, RATE), "no"),
         (answer(503, {}, {"error": {"type": "overloaded_error"}}), "maybe"),
+        (answer(429, {}, {"error": {"type": "overloaded_error"}}), "no"),
+        (answer(400, {}, {"code": "ThrottlingException"}), "no"),
+        (answer(500, {}, {"code": "ThrottlingException"}), "maybe"),
+        (answer(503, {}, {"code": "ThrottlingException"}), "maybe"),
+        (answer(503, {"Retry-After": "1"}, {"code": "ThrottlingException"}), "no"),
         (answer(503, {"Retry-After": "1"}, {"error": {"type": "overloaded_error"}}), "no"),
         (answer(409, {}, {"error": {"code": "idempotency_key_in_use"}}), "maybe"),
         (WebError(body=RATE), "maybe"),
@@ -288,9 +293,7 @@ def test_an_unknown_error_means_what_it_was_made_from() -> None:
 
 
 def test_it_does_not_mean_what_was_only_being_handled() -> None:
-    error = WebError()
-    error.__context__ = ConnectionResetError()
-    assert meaning(error) == (Kind.UNKNOWN, False, "maybe")
+    assert meaning(caught(WebError, ConnectionResetError())) == (Kind.UNKNOWN, False, "maybe")
 
 
 @pytest.mark.parametrize(

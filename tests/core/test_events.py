@@ -11,6 +11,7 @@ import pytest
 
 from forbear.core.events import AttemptEnded, CallEnded, EndReason, Event, Outcome, RetryState
 from forbear.core.failure import Kind
+from forbear.errors import SummaryError
 
 SECRET = "sk-very-secret"
 
@@ -68,3 +69,19 @@ def test_the_kinds_of_events_and_ends_are_closed_sets() -> None:
     assert set(get_args(EndReason)) == {
         "success", "permanent", "unsafe", "max_attempts", "deadline", "budget", "cancelled",
     }  # fmt: skip
+
+
+class Unloadable(Exception):
+    """Is written without complaint and fails only when it is loaded."""
+
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(f"{one} {two}")
+
+
+def test_an_event_whose_error_cannot_be_pickled_is_pickled_with_a_summary() -> None:
+    ended = AttemptEnded(
+        call="f", attempt=1, max_attempts=3, outcome="failure", elapsed=0.1, remaining=2.0, error=Unloadable("a", "b")
+    )
+    loaded = pickle.loads(pickle.dumps(ended))
+    assert isinstance(loaded.error, SummaryError)
+    assert (loaded.call, loaded.attempt, loaded.outcome) == ("f", 1, "failure")

@@ -24,7 +24,11 @@ FORMS: dict[str, Callable[[float], str]] = {
 }
 
 
-@pytest.fixture(params=["UTC", "America/New_York", "Asia/Tokyo", "Asia/Kathmandu"])
+# As POSIX writes them, so that no machine needs a table of zones: what is added to get to UTC.
+ZONES = {"UTC0": 0, "EDT4": -4, "JST-9": 9, "<+0545>-5:45": 5.75}
+
+
+@pytest.fixture(params=ZONES)
 def host(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The zone that the host believes it lies in."""
     monkeypatch.setenv("TZ", request.param)
@@ -39,8 +43,7 @@ def error(end: str, sent: str | None, status: int = 429) -> Exception:
 
 
 def test_the_host_is_where_the_test_says(host: str) -> None:
-    offsets = {"UTC": 0, "America/New_York": -4, "Asia/Tokyo": 9, "Asia/Kathmandu": 5.75}
-    assert time.localtime(SENT).tm_gmtoff == offsets[host] * 3600
+    assert time.localtime(SENT).tm_gmtoff == ZONES[host] * 3600
 
 
 @pytest.mark.usefixtures("host")

@@ -11,7 +11,7 @@ import pytest
 
 from forbear import ApiError, DeadlineExceeded, Kind, RetriesExhausted, classify, retry
 from forbear.testing import FakeTime, Flaky
-from foreign import WebError, answer, chained, foreign
+from foreign import WebError, answer, caught, chained, foreign
 
 Form = Callable[..., Any]
 
@@ -67,9 +67,7 @@ def test_what_can_not_pass_leaves_at_once(form: Form, error: Exception) -> None:
 
 
 def test_what_was_only_being_handled_is_not_what_an_error_means() -> None:
-    error = WebError()
-    error.__context__ = answer(503)
-    assert classify(error).kind is Kind.UNKNOWN
+    assert classify(caught(WebError, answer(503))).kind is Kind.UNKNOWN
 
 
 def test_the_longest_wait_of_a_group_is_waited_for(form: Form) -> None:

@@ -14,6 +14,7 @@ import asyncio
 from asyncio import current_task
 from collections.abc import Callable
 from contextvars import Context
+from time import monotonic
 from typing import Any, Protocol
 
 from forbear._runtime.world import World
@@ -75,8 +76,8 @@ class Slot:
             self.start(loop, early)
             return
         self._close()
-        while self.cuts:
-            cut, _ = self.cuts.popitem()
+        ended, self.cuts = self.cuts, {}
+        for cut in ended:
             cut.timed_out = True
             if cut.task is not None:
                 cut.task.cancel()
@@ -88,21 +89,20 @@ class Wheel:
     `last` is the slot that was used last: calls that begin together mostly end in the same one.
     """
 
-    __slots__ = ("last", "loop", "slots")
+    __slots__ = ("last", "slots")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
+    def __init__(self) -> None:
         self.slots: dict[float, Slot] = {}
-        self.last = Slot(_ENDLESS, _ENDLESS, loop.time)
+        self.last = Slot(_ENDLESS, _ENDLESS, monotonic)
 
-    def slot_for(self, ends_at: float, clock: Callable[[], float]) -> Slot:
+    def slot_for(self, loop: asyncio.AbstractEventLoop, ends_at: float, clock: Callable[[], float]) -> Slot:
         """The slot for what ends at an instant on `clock`, which is the loop's."""
         number = int(ends_at * SLOTS_PER_SECOND) + 1
         due = number / SLOTS_PER_SECOND
         slot = self.slots.get(due)
         if slot is None:
             slot = self.slots[due] = Slot((number - 1) / SLOTS_PER_SECOND, due, clock, self)
-            slot.start(self.loop, due - clock())
+            slot.start(loop, due - clock())
         left, self.last = self.last, slot
         if not left.cuts and left is not slot:
             left.stop()
@@ -128,10 +128,10 @@ def arm(cut: Cut, limit: float, now: float, world: World) -> bool:
         try:
             wheel = loop._forbear_wheel  # noqa: SLF001  # ours
         except AttributeError:
-            wheel = loop._forbear_wheel = Wheel(loop)  # noqa: SLF001
+            wheel = loop._forbear_wheel = Wheel()  # noqa: SLF001
         slot = wheel.last
         if not slot.opens_at <= ends_at < slot.due:
-            slot = wheel.slot_for(ends_at, world.timer_clock)
+            slot = wheel.slot_for(loop, ends_at, world.timer_clock)
         slot.cuts[cut] = None
         cut.timer = slot
     else:

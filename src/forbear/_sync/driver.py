@@ -1,7 +1,7 @@
 """Carries decisions out in blocking code: calls the function, sleeps in this thread, raises what is left to raise.
 
 A blocking function can't be stopped from outside, and no hidden thread is used to pretend otherwise: the function is
-offered the time it has (`current_attempt().timeout`), and an attempt that takes longer ends the call when it returns.
+offered the time it has (`current_attempt().timeout`), and an attempt that runs past the deadline is the last one.
 """
 
 from __future__ import annotations

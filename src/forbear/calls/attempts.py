@@ -209,7 +209,8 @@ def attempts(**options: Unpack[BlockOptions]) -> Attempts:
 
     Takes the options of `retry` but `fallback`. An error that leaves the inner block ends the round; the loop ends
     after the first round without one, or raises as `retry` does. `attempt` has `number`, `timeout`, `deadline`,
-    `idempotency_key`, `previous_error`, and takes `result` where `retry_if_result` is to judge one.
+    `idempotency_key`, `previous_error`, and takes `result` where `retry_if_result` is to judge one; leave the block by
+    its end then, as a `return` inside it hands out the value, refused or not.
     """
     if "fallback" in options:
         raise TypeError("a block has no value to replace, so it takes no fallback=: catch RetryError around the loop")

@@ -50,7 +50,7 @@ def length_of_time(value: object) -> float | None:
 
 
 def http_date(value: object) -> float | None:
-    """Epoch seconds of an HTTP date in any of its three forms. They are in UTC, whatever they say of a zone."""
+    """Epoch seconds of an HTTP date in any of its three forms, in UTC where it names no zone, or "-0000"."""
     if not isinstance(value, str) or not 8 < len(value) < 100:
         return None
     try:

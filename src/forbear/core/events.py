@@ -6,11 +6,12 @@ is where keys and passwords leak. The objects themselves are at hand as fields.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from forbear.core.decision import Source
 from forbear.core.failure import Kind
+from forbear.errors import picklable
 
 Outcome = Literal["success", "failure", "cancelled"]
 EndReason = Literal["success", "permanent", "unsafe", "max_attempts", "deadline", "budget", "cancelled"]
@@ -39,6 +40,9 @@ class RetryState:
     error: BaseException | None = field(repr=False)
     result: Any = field(default=None, repr=False)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _without_unpicklable(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnded:
@@ -53,6 +57,9 @@ class AttemptEnded:
     error_type: str | None = None
     error: BaseException | None = field(default=None, repr=False)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _without_unpicklable(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallEnded:
@@ -64,6 +71,16 @@ class CallEnded:
     elapsed: float
     waited: float
     error_type: str | None = None
+
+
+def _without_unpicklable(event: RetryState | AttemptEnded) -> tuple[Any, ...]:
+    """How an event is pickled: an error that can't be is replaced by a summary."""
+    facts = {each.name: getattr(event, each.name) for each in fields(event)}
+    return (_made_again, (type(event), {**facts, "error": picklable(event.error)}))
+
+
+def _made_again(kind: type[RetryState | AttemptEnded], facts: dict[str, Any]) -> RetryState | AttemptEnded:
+    return kind(**facts)
 
 
 Event = RetryState | AttemptEnded | CallEnded

@@ -6,7 +6,7 @@ repeating what may already have been done.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, NamedTuple
 
@@ -86,7 +86,7 @@ class Failure:
     kind: Kind = Kind.UNKNOWN
     executed: Executed = "maybe"
     status: int | None = None
-    code: str | None = None
+    code: str | None = field(default=None, repr=False)  # a word of the server's
     provider: str | None = None
     rule: str = ""
 

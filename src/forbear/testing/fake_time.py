@@ -120,6 +120,7 @@ class _Selector:
     def __init__(self, loop: Any, time: FakeTime) -> None:
         self._loop = loop
         self._time = time
+        self._clock_before = vars(loop).get("time")  # another FakeTime's, where one is around
         self._real = loop._selector  # noqa: SLF001  # asyncio offers no other way in
         # Timers that are already set keep their distance.
         self._offset = loop.time() - time.now if loop._scheduled else 0.0  # noqa: SLF001
@@ -140,7 +141,10 @@ class _Selector:
 
     def detach(self) -> None:
         """Gives the loop its own clock back."""
-        del self._loop.time
+        if self._clock_before is None:
+            del self._loop.time
+        else:
+            self._loop.time = self._clock_before
         self._loop._selector = self._real  # noqa: SLF001
 
     def __getattr__(self, name: str) -> Any:
