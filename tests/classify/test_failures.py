@@ -491,3 +491,45 @@ def test_the_toolkit_rule_retries_the_network_where_there_is_no_status() -> None
 def test_a_status_is_that_of_a_failure_or_none() -> None:
     assert status_code_of(answer(503)) == status_code_of(ApiError(503)) == 503
     assert status_code_of(answer(200)) is status_code_of(ValueError()) is None
+
+
+def test_an_object_that_cannot_be_read_does_not_take_the_place_of_the_failure() -> None:
+    class Broken(dict[str, object]):
+        def get(self, *_: object) -> object:
+            raise RuntimeError("broken")
+
+    error = ConnectionError()
+    error.body = Broken()  # type: ignore[attr-defined]
+    verdict = classify(error, idempotent=False)
+    assert (verdict.transient, verdict.safe_to_retry, verdict.rule) == (False, False, "it can't be read")
+
+
+def test_an_error_raised_from_the_group_that_holds_it_is_looked_at_once() -> None:
+    for other, transient in ((ConnectionError(), True), (KeyError(), False)):
+        one = Exception("unknown alone")
+        group = ExceptionGroup("both", [one, other])
+        one.__cause__ = group
+        assert classify(one).transient is transient
+        assert not classify(group).transient or transient
+
+
+def test_a_group_that_holds_only_what_has_led_to_it_says_nothing() -> None:
+    one = Exception("unknown alone")
+    one.__cause__ = ExceptionGroup("itself", [one])
+    assert not classify(one).transient
+
+
+def test_groups_in_causes_of_groups_are_judged_within_one_bound() -> None:
+    error: Exception = ConnectionError()
+    for _ in range(12):
+        wrapper = Exception("unknown alone")
+        wrapper.__cause__ = error
+        error = ExceptionGroup("many", [wrapper, *(ConnectionError() for _ in range(100))])
+    verdict = classify(error)
+    assert (verdict.transient, verdict.rule.endswith("too large to be judged")) == (False, True)
+
+
+def test_two_errors_made_from_the_same_one_both_mean_what_that_one_means() -> None:
+    first, second = Exception("first"), Exception("second")
+    first.__cause__ = second.__cause__ = ConnectionError()
+    assert classify(ExceptionGroup("both", [first, second])).transient

@@ -178,8 +178,29 @@ def test_of_equals_the_permanent_rule_ranks_higher_but_no_higher_than_one_that_n
     assert passing.rank < permanent.rank < rule(codes={"a"}, provider="acme").rank
 
 
-def test_a_stream_counts_as_much_as_a_hint() -> None:
-    assert rule(codes={"a"}, streaming=True).rank == rule(codes={"a"}, hinted=True).rank
+def test_that_it_came_inside_a_stream_lifts_no_rule_above_a_permanent_code() -> None:
+    """Else the type of an error event would hide the code that says that the money is spent."""
+    plain = Rule(kind=Kind.OVERLOADED, source="a test", codes=frozenset({"a"}))
+    streaming = Rule(kind=Kind.OVERLOADED, source="a test", codes=frozenset({"a"}), streaming=True)
+    permanent = Rule(kind=Kind.QUOTA_SPENT, source="a test", codes=frozenset({"b"}))
+    assert plain.rank == streaming.rank < permanent.rank
+
+
+@pytest.mark.parametrize(
+    ("mistake", "correction"),
+    [
+        ({"codes": "full"}, "codes must be a collection"),
+        ({"statuses": 429}, "statuses must be a collection"),
+        ({"provider": "acme", "texts": "quota"}, "texts must be a collection"),
+        ({"codes": frozenset({"Full"})}, "lower case"),
+        ({"provider": "acme", "texts": ("Quota",)}, "lower case"),
+        ({"statuses": frozenset({"429"})}, "400 to 599"),
+        ({"statuses": frozenset({200})}, "400 to 599"),
+    ],
+)
+def test_a_rule_that_could_never_match_is_refused(mistake: dict[str, Any], correction: str) -> None:
+    with pytest.raises(ValueError, match=correction):
+        Rule(kind=Kind.OVERLOADED, source="a test", **mistake)
 
 
 # ---- words -------------------------------------------------------------------------------------------------------

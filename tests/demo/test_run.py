@@ -93,7 +93,7 @@ def test_ctrl_c_ends_everything_with_130_and_no_traceback():
         text=True,
         start_new_session=True,
         # Whoever runs the tests in the background has made them, and so this process, deaf to Ctrl-C.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  # the tests have no threads here
     )
     with demo:
         assert demo.stdout is not None

@@ -62,8 +62,8 @@ def http_date(value: object) -> float | None:
 
 def rfc3339(value: object) -> float | None:
     """Epoch seconds of "2026-12-01T00:00:42Z"."""
-    if not isinstance(value, str) or not 8 < len(value) < 100:
-        return None
+    if not isinstance(value, str) or not 8 < len(value) < 100 or value.strip()[4:5] != "-":
+        return None  # without dashes it may be a number
     try:
         instant = datetime.fromisoformat(value.strip())
         return (instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant).timestamp()

@@ -277,7 +277,9 @@ def status_in_body(body: object) -> int | None:
     """The status that an error event inside a stream, which has none of its own, names in its body."""
     error = body.get("error") if is_mapping(body) else None
     code = (error if is_mapping(error) else body if is_mapping(body) else {}).get("code")
-    return status_in(int(code) if isinstance(code, str) and code.isascii() and code.isdigit() else code)
+    return status_in(
+        int(code) if isinstance(code, str) and len(code) == 3 and code.isascii() and code.isdigit() else code
+    )
 
 
 def body_codes(body: object) -> Iterator[object]:

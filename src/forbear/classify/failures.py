@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
+from forbear.classify.dates import plain_number
 from forbear.classify.facts import Facts
-from forbear.classify.groups import leaves, made_from
+from forbear.classify.groups import MOST_IN_GROUPS, leaves, made_from
 from forbear.classify.network import UNREACHABLE, Transport, errno_of, transport_of
 from forbear.classify.providers import ALL
 from forbear.classify.rules import Rule, RuleBook
@@ -58,27 +59,42 @@ class Classifier:
 
         `now` is the wall clock in epoch seconds, for hints that are dates without the response's own date.
         """
+        try:
+            return self._judged(error, idempotent, now, set())
+        except Exception:  # an object that can't be read must not take the place of the failure that it is
+            return Failure(transient=False, safe_to_retry=idempotent, rule="it can't be read")
+
+    def _judged(self, error: BaseException, idempotent: bool, now: float | None, seen: set[int]) -> Failure:
+        """The verdict; `seen` are the errors that have been looked at on the way, over all groups and causes."""
+        seen.add(id(error))
         if isinstance(error, BaseExceptionGroup):
-            return self._of_group(error, idempotent, now)
+            return self._of_group(error, idempotent, now, seen)
         if isinstance(error, ResultRejected):
             return Failure(transient=True, kind=Kind.REJECTED_RESULT, executed="no", rule="a refused result")
         if isinstance(error, (RetryError, CircuitOpenError)):
-            return Failure(transient=False, kind=Kind.GAVE_UP, rule="already retried, or refused locally")
+            return Failure(transient=False, safe_to_retry=idempotent, kind=Kind.GAVE_UP, rule="given up, or refused")
         if not isinstance(error, Exception):
             return Failure(transient=False, safe_to_retry=False, kind=Kind.CANCELLED, rule="it must leave")
         facts = Facts(error, now)
         verdict = self._verdict(facts)
         if verdict is not None:
             return _failure(verdict, idempotent)
-        return self._of_origin(error, idempotent, now) or Failure(
+        return self._of_origin(error, idempotent, now, seen) or Failure(
             transient=False, safe_to_retry=idempotent, retry_after=facts.hint, rule="nothing is known about it"
         )
 
-    def _of_group(self, group: BaseExceptionGroup[BaseException], idempotent: bool, now: float | None) -> Failure:
+    def _of_group(
+        self, group: BaseExceptionGroup[BaseException], idempotent: bool, now: float | None, seen: set[int]
+    ) -> Failure:
         """Transient only if every leaf is; the hint is the largest; the first permanent leaf says what it is."""
-        found = [self.classify(leaf, idempotent=idempotent, now=now) for leaf in leaves(group)]
-        if not found:  # only a group that holds itself
-            return Failure(transient=False, safe_to_retry=idempotent, rule="a group without errors")
+        found: list[Failure] = []
+        for leaf in leaves(group):
+            if len(seen) > MOST_IN_GROUPS:
+                return Failure(transient=False, safe_to_retry=idempotent, rule="a group too large to be judged")
+            if id(leaf) not in seen:
+                found.append(self._judged(leaf, idempotent, now, seen))
+        if not found:  # it holds only what has led to it
+            return Failure(transient=False, safe_to_retry=idempotent, rule="a group without errors of its own")
         decisive = next((failure for failure in found if not failure.transient), found[0])
         hints = [failure.retry_after for failure in found if failure.retry_after is not None]
         return replace(
@@ -88,6 +104,20 @@ class Classifier:
             retry_after=max(hints, default=None),
             rule=f"the group's {decisive.rule}",
         )
+
+    def _of_origin(self, error: Exception, idempotent: bool, now: float | None, seen: set[int]) -> Failure | None:
+        """What an error without a meaning of its own was made from, if that means something."""
+        if isinstance(error, _MISTAKES):
+            return None
+        for origin in made_from(error, contexts=False):
+            if isinstance(origin, BaseExceptionGroup) and id(origin) in seen:
+                continue  # it has led here
+            if isinstance(origin, (BaseExceptionGroup, RetryError, CircuitOpenError)):
+                return self._judged(origin, idempotent, now, seen)
+            verdict = self._verdict(Facts(origin, now)) if isinstance(origin, Exception) else None
+            if verdict is not None:
+                return replace(_failure(verdict, idempotent), rule=f"made from: {verdict.rule}")
+        return None
 
     def _by_status_or_class(self, facts: Facts) -> Verdict | None:
         status = facts.status
@@ -111,7 +141,8 @@ class Classifier:
         for origin in made_from(facts.error, contexts=True):
             if isinstance(origin, (RetryError, CircuitOpenError)):
                 return Verdict(Kind.GAVE_UP, False, "maybe", "made from an error that was retried to the end", facts)
-            rule = self._book.find(Facts(origin, facts.now))
+            its = Facts(origin, facts.now)
+            rule = self._own.find(its) or self._book.find(its)
             if rule is not None:
                 return _by_rule(rule, facts)
             found = transport_of(origin)
@@ -122,18 +153,6 @@ class Classifier:
             executed: Executed = "no" if "no" in (best.executed, found.executed) else "maybe"
             best = (found if best.generic else best)._replace(executed=executed)
         return _by_class(best, facts)
-
-    def _of_origin(self, error: Exception, idempotent: bool, now: float | None) -> Failure | None:
-        """What an error without a meaning of its own was made from, if that means something."""
-        if isinstance(error, _MISTAKES):
-            return None
-        for origin in made_from(error, contexts=False):
-            if isinstance(origin, (BaseExceptionGroup, RetryError, CircuitOpenError)):
-                return self.classify(origin, idempotent=idempotent, now=now)
-            verdict = self._verdict(Facts(origin, now)) if isinstance(origin, Exception) else None
-            if verdict is not None:
-                return replace(_failure(verdict, idempotent), rule=f"made from: {verdict.rule}")
-        return None
 
     def _verdict(self, facts: Facts) -> Verdict | None:
         own = self._own.find(facts)
@@ -175,7 +194,8 @@ def directive(facts: Facts) -> bool | None:
     word = headers.get("x-should-retry", headers.get("stripe-should-retry", "")).lower() if headers else ""
     if word in ("true", "false"):
         return word == "true"
-    return False if headers and headers.get("grpc-retry-pushback-ms", "").startswith("-") else None
+    pushback = headers.get("grpc-retry-pushback-ms")
+    return False if pushback is not None and plain_number(pushback) is None else None  # negative or no number: don't
 
 
 def _failure(verdict: Verdict, idempotent: bool) -> Failure:
@@ -216,11 +236,10 @@ def is_transient(error: BaseException) -> bool:
 
     A permanent error code and the server's own word come first.
     """
-    facts = Facts(error)
     failure = classify(error)
-    if facts.status is None or directive(facts) is not None or not failure.transient:
+    if failure.status is None or not failure.transient or directive(Facts(error)) is not None:
         return failure.transient
-    return facts.status in TOOLKIT
+    return failure.status in TOOLKIT
 
 
 def status_code_of(error: BaseException) -> int | None:

@@ -26,9 +26,9 @@ def hint_of(facts: Facts) -> float | None:
     if given is not None:
         return given
     headers = facts.headers
-    if "grpc-status-details-bin" in headers:
-        return retry_delay_in_bytes(headers["grpc-status-details-bin"].encode("latin-1"))
     found = explicit_wait(headers, facts.now) if headers else None
+    if found is None and "grpc-status-details-bin" in headers:
+        found = retry_delay_in_bytes(headers["grpc-status-details-bin"].encode("latin-1", "ignore"))
     if found is None:
         found = _in_body(facts)
     if found is None and headers and (facts.status in _RATE_STATUSES or facts.status is None):

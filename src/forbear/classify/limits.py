@@ -72,8 +72,7 @@ def _reset(value: str, now: float | None) -> float | None:
     instant = rfc3339(value)
     if instant is not None:
         return None if now is None else max(0.0, instant - now)
-    wait = wait_or_epoch(value, now)
-    return wait if wait is not None else length_of_time(value)
+    return length_of_time(value) if plain_number(value) is None else wait_or_epoch(value, now)
 
 
 def _structured(value: str) -> list[Limit]:

@@ -10,6 +10,8 @@ from typing import Any
 
 from forbear.classify.dates import length_of_time
 
+MAX_STATUS = 65_536  # bytes that are looked at; a status is much smaller
+
 
 def retry_delay_in(details: object) -> float | None:
     """Seconds of the RetryInfo among JSON details, or among objects with such an attribute."""
@@ -26,14 +28,19 @@ def retry_delay_in_bytes(data: object) -> float | None:
     """Seconds of the RetryInfo in a serialised google.rpc.Status."""
     try:
         for number, value in _fields(bytes(data) if isinstance(data, (bytes, bytearray)) else b""):
-            if number == 3 and isinstance(value, bytes):  # details: google.protobuf.Any
-                packed = dict(_fields(value))
-                if b"google.rpc.RetryInfo" in bytes(packed.get(1, b"")):
-                    delay = dict(_fields(bytes(dict(_fields(bytes(packed.get(2, b"")))).get(1, b""))))
+            if number == 3:  # details: google.protobuf.Any
+                packed = dict(_fields(_part(value)))
+                if b"google.rpc.RetryInfo" in _part(packed.get(1)):
+                    delay = dict(_fields(_part(dict(_fields(_part(packed.get(2)))).get(1))))
                     return _duration(delay.get(1, 0), delay.get(2, 0))
     except (IndexError, ValueError, TypeError):
         pass
     return None
+
+
+def _part(value: object) -> bytes:
+    """A length-delimited field; empty where it is none."""
+    return value if isinstance(value, bytes) else b""
 
 
 def _duration(seconds: object, nanos: object) -> float | None:
@@ -44,7 +51,7 @@ def _duration(seconds: object, nanos: object) -> float | None:
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """The fields of a protobuf message: varints and length-delimited ones."""
-    at = 0
+    at, data = 0, data[:MAX_STATUS]
     while at < len(data):
         key, at = _varint(data, at)
         if key & 7 == 0:

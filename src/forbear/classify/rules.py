@@ -46,6 +46,13 @@ class Rule:
     done: Executed = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        for name in ("codes", "classes", "texts", "statuses"):
+            if isinstance(getattr(self, name), (str, int)):
+                raise ValueError(f"{name} must be a collection, as in {name}=frozenset({{...}})")
+        if any(word != word.lower() for word in (*self.codes, *self.texts)):
+            raise ValueError("codes and texts are compared in lower case: write them so")
+        if not all(status in range(400, 600) for status in self.statuses):
+            raise ValueError("statuses must be numbers from 400 to 599")
         if not (self.codes or self.statuses or self.classes or self.texts):
             raise ValueError("a rule must name a code, a status, a class or a text, or it would match every error")
         if self.texts and not (self.provider or self.statuses):
@@ -58,8 +65,7 @@ class Rule:
     def _rank(self) -> int:
         """The more it names, the higher; a text names most, a provider least. Of equals, the permanent is higher."""
         named = (
-            not self.passes, self.provider, self.classes, self.statuses, self.hinted or self.streaming, self.codes,
-            self.texts,
+            not self.passes, self.provider, self.classes, self.statuses, self.hinted, self.codes, self.texts,
         )  # fmt: skip
         return sum(2**position for position, fact in enumerate(named) if fact)
 
