@@ -35,11 +35,14 @@ def guard(
         _leave(call)
         try:
             while True:
-                if not begin(call):
+                # The first attempt of most calls is their only one: its timer is started without detours.
+                if not (arm(call, plan.first_limit, call.started_at, REAL) if call.made is None else begin(call)):
                     return await trio_driver.drive(call, fn, args, kwargs)
                 try:
                     result = await fn(*args, **kwargs)
-                    finish(call)
+                    if call.timed_out:
+                        finish(call)
+                    disarm_in_time(call)
                     if plan.rejects is not None or plan.listeners:
                         accept(call, result)
                     return result
@@ -56,9 +59,7 @@ def guard(
 
 def begin(call: Call) -> bool:
     """Starts the timer of the attempt that begins now. False where no asyncio loop runs."""
-    run = call.made
-    if run is None:
-        return arm(call, call.plan.first_limit, call.started_at, REAL)
+    run = call.run
     return arm(call, run.limit, run.attempt_at, call.world)
 
 

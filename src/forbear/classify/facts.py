@@ -97,7 +97,9 @@ class Facts:
             metadata = response.get("ResponseMetadata")
             return is_mapping(metadata) and metadata.get("RetryAttempts", 0) not in (0, None)
         request = attribute(self.error, "request") or attribute(response, "request")
-        headers = read_headers(attribute(request, "headers"))
+        headers = attribute(request, "headers")
+        if attribute(headers, "raw") is None:
+            headers = read_headers(headers)
         return headers.get("x-stainless-retry-count", "0") not in ("0", "")
 
     @property
