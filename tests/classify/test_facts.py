@@ -533,3 +533,11 @@ def test_the_facts_of_real_errors_are_read() -> None:
     assert (facts.status, facts.codes, facts.hint, facts.headers, facts.body) == (None, (), None, {}, None)
     facts = Facts(answer(503, {"A": "1"}, "down"))
     assert (facts.status, facts.headers, facts.body, facts.message) == (503, {"a": "1"}, "down", "down")
+
+
+@pytest.mark.parametrize(("count", "repeated"), [("2", True), ("0", False), (None, False)])
+def test_the_trace_is_found_in_the_headers_of_a_real_request(count: str | None, repeated: bool) -> None:
+    headers = {} if count is None else {"X-Stainless-Retry-Count": count}
+    error = ConnectionError()
+    error.request = httpx.Request("POST", "http://127.0.0.1/", headers=headers)  # type: ignore[attr-defined]
+    assert Facts(error).repeated is repeated
