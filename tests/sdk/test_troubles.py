@@ -1,4 +1,4 @@
-"""Every SDK in every trouble: the class it raises is the one that `troubles.json` has (null: it raises nothing)."""
+"""Every SDK in every trouble: the class it raises is as `troubles.json` has it (null: none), and so is the verdict."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from forbear.classify.failures import classify
 from sdk.places import Missing
 from sdk.raising import SDKS, calls_of, raise_trouble
-from sdk.troubles import TROUBLES
+from sdk.troubles import TROUBLES, Trouble
 
 SEEN: dict[str, dict[str, dict[str, str | None]]] = json.loads(
     (Path(__file__).parent / "troubles.json").read_text("utf-8")
@@ -29,6 +30,16 @@ def test_a_trouble_is_raised_as_it_was_seen(sdk: str, call: str, trouble: str, k
     except Missing as missing:
         pytest.skip(str(missing))
     assert (error and f"{type(error).__module__}.{type(error).__qualname__}") == kind, repr(error)
+    if error is not None:
+        judge(error, TROUBLES[trouble])
+
+
+def judge(error: BaseException, trouble: Trouble) -> None:
+    """The verdict on a trouble: never "nothing was done" where it may have been, and retried where that may help."""
+    verdict = classify(error)
+    assert trouble.executed == "no" or verdict.executed == "maybe", verdict
+    if trouble.retryable is not None:
+        assert verdict.transient is trouble.retryable, verdict
 
 
 @pytest.mark.parametrize("sdk", SDKS)
