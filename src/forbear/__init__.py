@@ -19,18 +19,19 @@ if TYPE_CHECKING:
     from forbear.calls.deadline import current_deadline as current_deadline
     from forbear.calls.deadline import deadline as deadline
     from forbear.calls.delay import backoff_delay as backoff_delay
+    from forbear.calls.llm import llm_retry as llm_retry
     from forbear.calls.options import Options as Options
     from forbear.calls.retry import retry as retry
     from forbear.calls.retry import retry_call as retry_call
+    from forbear.calls.upstream import Upstream as Upstream
     from forbear.calls.verdicts import classify as classify
     from forbear.calls.verdicts import describe as describe
+    from forbear.calls.verdicts import read_limits as read_limits
     from forbear.calls.verdicts import retry_after_of as retry_after_of
     from forbear.classify.failures import Classifier as Classifier
     from forbear.classify.failures import is_retryable as is_retryable
     from forbear.classify.failures import is_transient as is_transient
     from forbear.classify.failures import status_code_of as status_code_of
-    from forbear.classify.limits import Limit as Limit
-    from forbear.classify.limits import read_limits as read_limits
     from forbear.classify.rules import Rule as Rule
     from forbear.core.backoff import Backoff as Backoff
     from forbear.core.backoff import Jitter as Jitter
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from forbear.core.failure import Failure as Failure
     from forbear.core.failure import Kind as Kind
     from forbear.core.policy import Policy as Policy
+    from forbear.core.rate import Limit as Limit
     from forbear.errors import ApiError as ApiError
     from forbear.errors import AttemptSummary as AttemptSummary
     from forbear.errors import BudgetExhausted as BudgetExhausted
@@ -62,6 +64,10 @@ if TYPE_CHECKING:
     from forbear.errors import RetryError as RetryError
     from forbear.errors import SummaryError as SummaryError
     from forbear.observe.hooks import listening as listening
+    from forbear.upstream.breaker import CircuitBreaker as CircuitBreaker
+    from forbear.upstream.budget import RetryBudget as RetryBudget
+    from forbear.upstream.limiter import RateLimiter as RateLimiter
+    from forbear.upstream.service import UpstreamSnapshot as UpstreamSnapshot
 
 __version__ = "0.1.0"
 
@@ -70,12 +76,13 @@ _HOME = {
     "calls.current": ("Attempt", "current_attempt"),
     "calls.deadline": ("Deadline", "current_deadline", "deadline"),
     "calls.delay": ("backoff_delay",),
+    "calls.llm": ("llm_retry",),
     "calls.options": ("Options",),
     "calls.blocking": ("retry_sync",),
     "calls.retry": ("retry", "retry_call"),
-    "calls.verdicts": ("classify", "describe", "retry_after_of"),
+    "calls.upstream": ("Upstream",),
+    "calls.verdicts": ("classify", "describe", "read_limits", "retry_after_of"),
     "classify.failures": ("Classifier", "is_retryable", "is_transient", "status_code_of"),
-    "classify.limits": ("Limit", "read_limits"),
     "classify.rules": ("Rule",),
     "core.backoff": (
         "Backoff", "Jitter", "constant", "decorrelated", "exponential", "from_list", "linear", "proportional",
@@ -85,11 +92,16 @@ _HOME = {
     "core.events": ("AttemptEnded", "CallEnded", "Event", "RetryState"),
     "core.failure": ("Failure", "Kind"),
     "core.policy": ("Policy",),
+    "core.rate": ("Limit",),
     "errors": (
         "ApiError", "AttemptSummary", "BudgetExhausted", "CircuitOpenError", "DeadlineExceeded", "GaveUp",
         "ResultRejected", "RetriesExhausted", "RetryError", "SummaryError",
     ),
     "observe.hooks": ("listening",),
+    "upstream.breaker": ("CircuitBreaker",),
+    "upstream.budget": ("RetryBudget",),
+    "upstream.limiter": ("RateLimiter",),
+    "upstream.service": ("UpstreamSnapshot",),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 

@@ -98,6 +98,7 @@ class RetryError(Exception):
     `last_error` (also `__cause__`) is the error of the last one, None only where no attempt was made.
     `elapsed` and `waited` are seconds, `hint` the server's own last wait in seconds (when to come back), or None.
     `history` holds the last few attempts, oldest first. `last_result` is the value refused last, if one was.
+    `held_by` names the `Upstream` or limiter where no place could be had in time; `hint` is then the least wait there.
     """
 
     def __init__(
@@ -110,8 +111,9 @@ class RetryError(Exception):
         waited: float = 0.0,
         hint: float | None = None,
         history: tuple[AttemptSummary, ...] = (),
+        held_by: str | None = None,
     ) -> None:
-        super().__init__(_gave_up_text(reason, attempts, last_error, elapsed, waited, hint))
+        super().__init__(_gave_up_text(reason, attempts, last_error, elapsed, waited, hint, held_by))
         self.reason: GiveUpReason = reason
         self.attempts = attempts
         self.last_error = last_error
@@ -119,6 +121,7 @@ class RetryError(Exception):
         self.waited = waited
         self.hint = hint
         self.history = history
+        self.held_by = held_by
         self.__cause__ = last_error
 
     @property
@@ -127,12 +130,13 @@ class RetryError(Exception):
         return self.last_error.result if isinstance(self.last_error, ResultRejected) else None
 
     def __copy__(self) -> RetryError:
-        kept = {"elapsed": self.elapsed, "waited": self.waited, "hint": self.hint, "history": self.history}
-        return _rebuild(type(self), self.reason, self.attempts, self.last_error, kept)
+        return _rebuild(type(self), self.reason, self.attempts, self.last_error, self._facts())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        facts = {"elapsed": self.elapsed, "waited": self.waited, "hint": self.hint, "history": self.history}
-        return (_rebuild, (type(self), self.reason, self.attempts, picklable(self.last_error), facts))
+        return (_rebuild, (type(self), self.reason, self.attempts, picklable(self.last_error), self._facts()))
+
+    def _facts(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("elapsed", "waited", "hint", "history", "held_by")}
 
 
 class RetriesExhausted(RetryError):
@@ -148,14 +152,16 @@ class BudgetExhausted(RetryError):
 
 
 class CircuitOpenError(Exception):
-    """The circuit breaker is open: nothing was sent. A trial is allowed in `retry_in` seconds."""
+    """The circuit breaker `name` is open: nothing was sent. A trial is allowed in `retry_in` seconds."""
 
-    def __init__(self, retry_in: float = 0.0) -> None:
-        super().__init__(f"the circuit is open and nothing was sent; try again in {retry_in:.2f} s")
+    def __init__(self, retry_in: float = 0.0, name: str | None = None) -> None:
+        whose = "" if name is None else f" of {name!r}"
+        super().__init__(f"the circuit{whose} is open and nothing was sent; try again in {retry_in:.2f} s")
         self.retry_in = retry_in
+        self.name = name
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), (self.retry_in,))
+        return (type(self), (self.retry_in, self.name))
 
 
 _CLASS_OF_REASON: dict[GiveUpReason, type[RetryError]] = {
@@ -190,7 +196,12 @@ def _gave_up_text(
     elapsed: float,
     waited: float,
     hint: float | None,
+    held_by: str | None,
 ) -> str:
+    if held_by is not None:
+        text = f"no place at {held_by} in time: the next one comes in {hint or 0.0:.2f} s or later; "
+        text += f"{attempts} attempts were made, {waited:.2f} s were waited; " if attempts else ""
+        return text + "come back then, or allow more time with deadline="
     if last_error is None and elapsed > 0:
         return f"the block was cut at its deadline after {elapsed:.2f} s; allow more time with deadline(...)"
     if last_error is None:

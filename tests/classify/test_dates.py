@@ -152,6 +152,9 @@ def test_years_that_lie_far_away_are_read_or_refused() -> None:
     [
         "Mon, 99 Jan 2999 99:99:99 GMT", "Wed, 30 Feb 2015 07:28:00 GMT", "Wed, 21 Oct", "Wed, 21 Oct 2015 7:x:00 GMT",
         "2015-10-21T07:28:00Z", "", "soon", "1445412480", "Wed, 21 Oct 2015 07:28:00 GMT" + " " * 80, None, 7, b"7",
+        "Wed, 2_1 Oct 2015 07:28:00 GMT", "Wed, \u0662\u0661 Oct 2015 07:28:00 GMT", "Wed, 21 Oct 20_15 07:28:00 GMT",
+        "Wed, 21 Oct 2015 0_7:28:00 GMT", "Wed, +21 Oct 2015 07:28:00 GMT", "Wed, 21 Oct 2015 07:+28:00 GMT",
+        "Wed, 21 Oct 2015 07:28:00 +02_0", "Wed\u00a021 Oct 2015 07:28:00 GMT", "Wed Oct 2_1 07:28:00 2015",
         "Wed, 21 Oct 2015 07:28:00 +9999999", "Wed, 21 Oct 2015 07:28:\ud800 GMT", "Wed, 99999999999 Oct 2015 0:0",
     ],
 )  # fmt: skip
@@ -175,7 +178,8 @@ def test_a_timestamp_of_rfc_3339_is_in_utc_unless_it_says_otherwise(text: str) -
     "value",
     [
         "2015-13-21T07:28:00Z", "2015-10-21T25:28:00Z", "99999-01-01T00:00:00Z", "soon, later", "Z" * 200, "", None,
-        7, b"2015-10-21T07:28:00Z", "20s", "Wed, 21 Oct 2015 07:28:00 GMT",
+        7, b"2015-10-21T07:28:00Z", "20s", "Wed, 21 Oct 2015 07:28:00 GMT", "2015-10-\u0662\u0661T07:28:00Z",
+        "2015-10-21\u066107:28:00Z", "2015-10-2_1",
     ],
 )  # fmt: skip
 def test_what_is_no_timestamp_is_nothing(value: object) -> None:

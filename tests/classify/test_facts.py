@@ -16,11 +16,9 @@ from forbear.classify.facts import (
     MAX_TEXT,
     Facts,
     as_text,
-    attribute,
-    called,
     data_in,
-    descent_of,
     is_mapping,
+    noted_headers,
     read_headers,
     status_in,
     status_in_body,
@@ -122,6 +120,12 @@ def test_an_error_without_a_status_has_none() -> None:
         assert status(error) is None
 
 
+@pytest.mark.parametrize("package", ["smtplib", "aiosmtplib", "ftplib", "clickhouse_driver"])
+def test_a_number_of_another_protocol_is_no_status_but_a_code(package: str) -> None:
+    facts = Facts(foreign("Error", package)(code=535, status_code=503))
+    assert (facts.status, facts.codes) == (None, ("535",))
+
+
 def test_a_close_code_or_a_number_of_a_provider_is_no_status() -> None:
     assert status(WebError(rcvd=Thing(code=1011), code=1011)) is None
     assert status(WebError(body={"code": "1300", "type": "rate_limited"})) is None
@@ -194,22 +198,22 @@ def test_a_library_that_has_retried_by_itself_leaves_a_trace(error: Exception, r
 @pytest.mark.parametrize(
     "headers",
     [
-        {"A": "1", "b": "2"},
-        {"a": 1, "B": b"2"},
-        {b"A": b"1", b"b": b"2"},
-        [("A", "1"), ("b", "2")],
-        [(b"a", b"0"), (b"A", b"1"), (b"b", b"2")],
-        (("A", "1"), ("b", "2")),
-        {"a": ["0", "1"], "b": ("2",)},
-        httpx.Headers({"A": "1", "b": "2"}),
-        Lazy({"A": "1", "b": "2"}),
-        Thing(raw=[(b"A", b"1"), (b"b", b"2")]),
-        Thing(items=lambda: [("A", "1"), ("b", "2")]),
+        {"Date": "1", "retry-after": "2"},
+        {"date": 1, "Retry-After": b"2"},
+        {b"Date": b"1", b"retry-after": b"2"},
+        [("Date", "1"), ("retry-after", "2")],
+        [(b"date", b"0"), (b"Date", b"1"), (b"retry-after", b"2")],
+        (("Date", "1"), ("retry-after", "2")),
+        {"date": ["0", "1"], "retry-after": ("2",)},
+        httpx.Headers({"Date": "1", "retry-after": "2"}),
+        Lazy({"Date": "1", "retry-after": "2"}),
+        Thing(raw=[(b"Date", b"1"), (b"retry-after", b"2")]),
+        Thing(items=lambda: [("Date", "1"), ("retry-after", "2")]),
     ],
     ids=lambda value: type(value).__name__,
 )
 def test_headers_of_any_shape_are_read(headers: Any) -> None:
-    wanted = {"a": "1", "b": "2"}
+    wanted = {"date": "1", "retry-after": "2"}
     assert read_headers(headers) == wanted
     assert Facts(WebError(headers=headers)).headers == wanted
     assert Facts(WebError(response=Thing(headers=headers))).headers == wanted
@@ -231,14 +235,16 @@ class Broken(Mapping[str, str]):
         return 1
 
 
-@pytest.mark.parametrize("headers", [None, {}, [], "text", b"bytes", 7, [7], [("a",)], Broken(), Thing(items=7), print])
+@pytest.mark.parametrize(
+    "headers", [None, {}, [], "text", b"bytes", 7, [7], [("date",)], Broken(), Thing(items=7), print]
+)
 def test_what_are_no_headers_are_none(headers: Any) -> None:
     assert read_headers(headers) == {}
     assert Facts(WebError(headers=headers)).headers == {}
 
 
 def test_those_of_the_response_are_believed_first_and_empty_ones_are_passed_over() -> None:
-    own, other = {"a": "own"}, {"a": "other"}
+    own, other = {"date": "own"}, {"date": "other"}
     assert Facts(WebError(headers=own, response=Thing(headers=other))).headers == other
     assert Facts(WebError(headers=own, response=Thing(headers={}))).headers == own
     assert (
@@ -249,8 +255,18 @@ def test_those_of_the_response_are_believed_first_and_empty_ones_are_passed_over
 
 def test_the_headers_of_grpc_are_its_trailers() -> None:
     rpc = foreign("_InactiveRpcError", "grpc._channel")
-    assert Facts(rpc(trailing_metadata=lambda: [("A", "1")], headers={"b": "2"})).headers == {"a": "1"}
+    assert Facts(rpc(trailing_metadata=lambda: [("Date", "1")], headers={"retry-after": "2"})).headers == {"date": "1"}
     assert Facts(rpc(trailing_metadata=None)).headers == {}
+
+
+def test_headers_that_tell_nothing_are_passed_over_but_are_headers() -> None:
+    many = {"Server": "x", "X-RateLimit-Reset": "3", "anthropic-ratelimit-tokens-reset": "4", "My-RateLimit": "5"}
+    for headers in (many, [(name.encode(), value.encode()) for name, value in many.items()]):
+        assert noted_headers(headers) == {"x-ratelimit-reset": "3", "anthropic-ratelimit-tokens-reset": "4"}
+        assert len(read_headers(headers)) == 4
+    assert noted_headers({"Server": "x"}) == noted_headers([(b"Server", b"x")]) == {}
+    assert noted_headers({}) is noted_headers(None) is noted_headers(Broken()) is None
+    assert Facts(WebError(headers={"date": "own"}, response=Thing(headers={"Server": "x"}))).headers == {}
 
 
 def test_a_value_becomes_text() -> None:
@@ -397,6 +413,17 @@ def test_a_status_is_no_code_where_there_is_a_better_one() -> None:
     assert codes(status_code=429, status=429) == ()
 
 
+class Word(str):
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"Word.{self!r}"
+
+
+def test_a_member_of_an_enum_of_words_is_the_word() -> None:
+    assert codes(code=Word("FULL"), status=Word("Empty")) == ("full", "empty")
+
+
 def test_numbers_are_codes_too() -> None:
     assert codes(body={"code": 1300}) == ("1300",)
     assert codes(rcvd=Thing(code=1011)) == ("1011",)
@@ -412,9 +439,6 @@ def test_a_method_that_fails_has_no_code() -> None:
         raise RuntimeError
 
     assert codes(code=fails) == ()
-    assert called(fails) is called(None) is called(7) is None
-    assert called(lambda: 7) == 7
-    assert called(lambda needed: needed) is None
 
 
 def test_a_quota_of_a_day_or_of_nothing_is_a_code_of_its_own() -> None:
@@ -488,6 +512,37 @@ def test_a_message_and_a_hint_are_read_once() -> None:
     assert facts.hint == 7.0
 
 
+# ---- what can't be read ---------------------------------------------------------------------------------------------
+
+
+class NoClass:
+    @property
+    def __class__(self) -> Any:  # type: ignore[override]
+        raise RuntimeError
+
+
+class NoText:
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def test_a_fact_that_can_not_be_read_does_not_hide_the_others() -> None:
+    for name in ("response", "raw_response", "body", "details", "message", "code", "error_code"):
+        facts = Facts(WebError(status_code=503, headers={"Retry-After": "7"}, **{name: NoClass()}))
+        assert (facts.status, facts.hint) == (503, 7.0)
+        assert isinstance(facts.codes, tuple)
+    bad = {"error": {"code": "full", "details": [{"violations": [{"quotaValue": NoText()}]}], "message": NoClass()}}
+    facts = Facts(WebError(error_code="first", status_code=503, body=bad))
+    assert (facts.status, facts.codes, facts.message, facts.inside_answer) == (503, ("first", "full"), "", False)
+
+
+def test_the_response_of_botocore_is_a_copy_of_its_own() -> None:
+    held = Lazy({"ResponseMetadata": {"HTTPStatusCode": 429, "RetryAttempts": 1}})
+    assert (Facts(WebError(response=held)).status, Facts(WebError(response=held)).repeated) == (429, True)
+    broken = WebError(response=Broken(), status_code=503)
+    assert (Facts(broken).status, Facts(broken).repeated) == (503, False)
+
+
 # ---- classes -----------------------------------------------------------------------------------------------------
 
 
@@ -503,25 +558,12 @@ def test_an_error_comes_from_the_packages_of_its_classes() -> None:
     ]  # fmt: skip
 
 
-def test_pythons_own_classes_come_from_no_package() -> None:
-    assert descent_of(ConnectionResetError) == (
-        (), ("builtins.ConnectionResetError", "builtins.ConnectionError", "builtins.OSError"),
-    )  # fmt: skip
-    assert descent_of(Exception) == ((), ())
-
-
 def test_the_library_is_that_of_the_errors_own_class() -> None:
     assert Facts(foreign("E", "openai.errors", foreign("E", "httpx"))()).library == "openai"
     assert Facts(foreign("ClientError", "google.genai.errors")()).library == "google.genai"
     assert Facts(foreign("Mine", "mine", ConnectionError)()).library == "mine"
-    assert Facts(ConnectionError()).library is None
-
-
-def test_an_attribute_that_fails_is_none() -> None:
-    request = httpx.RequestError("")
-    assert attribute(request, "request") is None
-    assert attribute(request, "nothing") is None
-    assert attribute(Thing(a=7), "a") == 7
+    for error in (ConnectionError(), socket.gaierror(), TimeoutError(), json.JSONDecodeError("", "", 0)):
+        assert Facts(error).library is None
 
 
 def test_the_facts_of_real_errors_are_read() -> None:
@@ -531,8 +573,8 @@ def test_the_facts_of_real_errors_are_read() -> None:
     assert (facts.status, facts.codes, facts.hint, facts.library) == (429, ("full",), 7.0, "httpx")
     facts = Facts(socket.gaierror(-2, "unknown"))
     assert (facts.status, facts.codes, facts.hint, facts.headers, facts.body) == (None, (), None, {}, None)
-    facts = Facts(answer(503, {"A": "1"}, "down"))
-    assert (facts.status, facts.headers, facts.body, facts.message) == (503, {"a": "1"}, "down", "down")
+    facts = Facts(answer(503, {"Date": "1", "A": "1"}, "down"))
+    assert (facts.status, facts.headers, facts.body, facts.message) == (503, {"date": "1"}, "down", "down")
 
 
 @pytest.mark.parametrize(("count", "repeated"), [("2", True), ("0", False), (None, False)])

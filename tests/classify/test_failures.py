@@ -6,6 +6,8 @@ import asyncio
 import errno
 import socket
 import ssl
+import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
@@ -454,6 +456,82 @@ def test_a_rule_may_say_that_the_server_did_nothing() -> None:
     assert Classifier([rule]).classify(answer(500), idempotent=False).safe_to_retry
 
 
+def test_a_rule_on_a_subclass_overrules_a_permanent_one_on_its_base() -> None:
+    base: Any = foreign("ApiError", "acme")
+    busy: Any = foreign("Busy", "acme", base)
+    ours = Classifier(
+        [
+            Rule(kind=Kind.INVALID_REQUEST, source="ours", classes=frozenset({"acme.ApiError"})),
+            Rule(kind=Kind.OVERLOADED, source="ours", classes=frozenset({"acme.Busy"})),
+        ]
+    )
+    assert facts_of(ours.classify(busy())) == (Kind.OVERLOADED, True, "maybe")
+    assert facts_of(ours.classify(base()))[:2] == (Kind.INVALID_REQUEST, False)
+
+
+# ---- readers of hints of one's own -------------------------------------------------------------------------------
+
+
+def wait_of(body: Mapping[str, Any]) -> float | None:
+    return body.get("wait")
+
+
+def test_a_reader_of_hints_is_asked_about_the_error_its_group_and_what_it_came_from() -> None:
+    ours = Classifier(hints=[wait_of])
+    limited = answer(429, {}, {"wait": 7})
+    for error in (limited, group(limited, TimeoutError()), chained(WebError(), limited)):
+        assert ours.classify(error).retry_after == 7.0
+        assert classify(error).retry_after is None
+
+
+def test_what_it_finds_counts_for_rules_on_hints() -> None:
+    assert not classify(answer(403, {}, {"wait": 7})).transient
+    assert Classifier(hints=iter([wait_of])).classify(answer(403, {}, {"wait": 7})).transient
+    assert Classifier(hints=[wait_of]).classify(answer(503, {}, {"wait": 7})).executed == "no"
+
+
+def test_a_reader_must_be_a_function() -> None:
+    with pytest.raises(ValueError, match="functions of a body, not str"):
+        Classifier(hints=["wait"])  # type: ignore[list-item]
+
+
+# ---- rules that can't match --------------------------------------------------------------------------------------
+
+
+def naming(*names: str) -> Rule:
+    return Rule(kind=Kind.OVERLOADED, source="ours", classes=frozenset(names))
+
+
+def test_a_rule_on_a_class_that_does_not_exist_is_told_where_it_is_made() -> None:
+    with pytest.warns(
+        UserWarning, match=r"httpx\.ReadTimout, which does not exist \(httpx\.ReadTimeout does\)"
+    ) as told:
+        Classifier([naming("httpx.ReadTimout"), naming("httpx.ReadTimeout", "acme.Busy")])
+    assert [one.filename for one in told] == [__file__]
+
+
+def test_or_when_the_first_error_of_its_package_comes_and_no_rule_matches_it() -> None:
+    ours = Classifier([naming("acme_late.Buzy"), BUSY])
+    busy: Any = foreign("Busy", "acme_late.errors")
+    assert ours.classify(busy(status_code=418)).transient
+    with pytest.warns(UserWarning, match=r"acme_late\.Buzy"):
+        assert not ours.classify(busy()).transient
+    ours.classify(busy())  # told once: a second warning would be an error here
+
+
+def test_what_a_wrapper_came_from_tells_too() -> None:
+    ours = Classifier([naming("acme_old.ReadTimeout")])
+    with pytest.warns(UserWarning, match=r"acme_old\.ReadTimeout, but what has come is acme_old2\.ReadTimeout"):
+        ours.classify(chained(OPENAI(), foreign("ReadTimeout", "acme_old2")()))
+
+
+def test_where_warnings_are_errors_the_verdict_is_the_same() -> None:
+    ours = Classifier([naming("acme_strict.Buzy")])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ours.classify(foreign("Busy", "acme_strict", ConnectionResetError)()).kind is Kind.CONNECTION_LOST
+
+
 # ---- the two short rules -----------------------------------------------------------------------------------------
 
 
@@ -466,6 +544,15 @@ def test_the_default_rule_retries_of_other_errors_what_may_pass() -> None:
     assert retried == [408, 409, 425, 429, 500, *range(502, 505), *range(506, 600)]
     assert is_retryable(TimeoutError())
     assert not is_retryable(ValueError())
+
+
+@pytest.mark.parametrize("status", [400, 408, 409, 425, 429, 500, 501, 503, 505, 599])
+def test_an_api_error_in_a_group_is_retried_exactly_if_it_is_alone(status: int) -> None:
+    alone = is_retryable(ApiError(status))
+    assert is_retryable(group(ApiError(status))) is alone
+    assert is_retryable(group(ApiError(503), group(ApiError(status), TimeoutError()))) is alone
+    assert not is_retryable(group(ApiError(status), ValueError()))
+    assert not is_retryable(group(ApiError(status), KeyboardInterrupt()))
 
 
 def test_the_toolkit_rule_retries_eight_statuses() -> None:
@@ -493,15 +580,30 @@ def test_a_status_is_that_of_a_failure_or_none() -> None:
     assert status_code_of(answer(200)) is status_code_of(ValueError()) is None
 
 
-def test_an_object_that_cannot_be_read_does_not_take_the_place_of_the_failure() -> None:
+def test_an_object_that_can_not_be_read_does_not_take_the_place_of_the_failure() -> None:
     class Broken(dict[str, object]):
         def get(self, *_: object) -> object:
             raise RuntimeError("broken")
 
-    error = ConnectionError()
-    error.body = Broken()  # type: ignore[attr-defined]
+    for name in ("body", "details", "response", "headers"):
+        error = ConnectionError()
+        error.__dict__[name] = Broken()
+        assert meaning(error) == (Kind.CONNECTION_LOST, True, "maybe")
+
+
+def test_an_error_of_a_class_that_can_not_be_read_is_permanent() -> None:
+    class Unhashable(type):
+        def __eq__(cls, other: object) -> bool:
+            return cls is other
+
+        __hash__ = None  # type: ignore[assignment]
+
+    error = Unhashable("Odd", (ConnectionError,), {})()
     verdict = classify(error, idempotent=False)
     assert (verdict.transient, verdict.safe_to_retry, verdict.rule) == (False, False, "it can't be read")
+    assert not is_retryable(error)
+    assert not is_transient(error)
+    assert status_code_of(error) is retry_after_of(error) is None
 
 
 def test_an_error_raised_from_the_group_that_holds_it_is_looked_at_once() -> None:

@@ -243,6 +243,70 @@ def test_any_other_body_holds_no_hint(body: Any) -> None:
     assert hint(answer(503, {}, body)) is None
 
 
+def test_those_headers_are_read_against_the_date_of_whoever_sent_them_else_of_the_answer() -> None:
+    limits = {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": f"{(NOW + 30) * 1000:.0f}"}
+    for inner in (limits, {"Retry-After": "Wed, 21 Oct 2015 07:28:30 GMT"}):
+        body = {"error": {"metadata": {"headers": inner}}}
+        assert hint(answer(429, {"Date": DATE}, body), now=NOW + 10_000) == 30.0
+        assert hint(answer(429, {"Date": DATE}, body), now=None) == 30.0
+        own = {"error": {"metadata": {"headers": {**inner, "Date": DATE}}}}
+        assert hint(answer(429, {"Date": LATER}, own), now=0.0) == 30.0
+
+
+# ---- readers of the caller's own ---------------------------------------------------------------------------------
+
+
+def plugged(body: Any, *readers: Any, headers: dict[str, str] | None = None, **more: Any) -> float | None:
+    return Facts(answer(429, headers, body, **more), NOW, readers).hint
+
+
+def test_a_reader_of_the_callers_own_is_asked_before_all_other_places() -> None:
+    body = {"wait": {"minutes": 2}, "error": {"details": [RETRY_INFO]}}
+
+    def minutes(body: Mapping[str, Any]) -> float | None:
+        return body["wait"]["minutes"] * 60 if "wait" in body else None
+
+    assert plugged(body, minutes) == 120.0
+    assert plugged('{"wait": {"minutes": 3}}', minutes) == 180.0
+    assert plugged(body, minutes, headers={"Retry-After": "7"}, retry_after=3) == 120.0
+    assert plugged({"error": {"details": [RETRY_INFO]}}, minutes) == 34.5
+    assert plugged(body, lambda _: None, minutes, lambda _: 1.0) == 120.0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, -1, -0.5, math.nan, math.inf, True, "7", [7], {}, object(), 10**400, timedelta(-1), 7j],
+    ids=repr,
+)
+def test_what_it_gives_must_be_a_wait(value: object) -> None:
+    assert plugged({"a": 1}, lambda _: value) is None
+    assert plugged({"a": 1}, lambda _: value, headers={"Retry-After": "3"}) == 3.0
+
+
+@pytest.mark.parametrize("value", [0, 0.5, 7, timedelta(minutes=1)])
+def test_a_wait_of_any_length_may_be_given(value: Any) -> None:
+    found = plugged({"a": 1}, lambda _: value)
+    assert found == (60.0 if isinstance(value, timedelta) else value)
+    assert type(found) is float
+
+
+def test_a_reader_that_fails_has_found_nothing() -> None:
+    def fails(body: Mapping[str, Any]) -> float:
+        raise RuntimeError("never seen")
+
+    def wants_more(body: Mapping[str, Any], more: int) -> float:
+        return 7.0
+
+    for reader in (fails, wants_more, lambda body: body["missing"]):
+        assert plugged({"a": 1}, reader, lambda _: 9) == 9.0
+        assert plugged({"a": 1}, reader) is None
+
+
+def test_it_is_asked_about_mappings_only() -> None:
+    for body in (None, "text", [1], "[1]", b"\xff", ""):
+        assert plugged(body, lambda _: 7) is None
+
+
 # ---- gRPC --------------------------------------------------------------------------------------------------------
 
 

@@ -115,6 +115,20 @@ def test_later_drafts_name_several_policies() -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "limits"),
+    [
+        ('"a,b";r=0;t=30', [("a,b", 0, 30)]),
+        ('"a,b";r=1;t=30, "c;r=9,";r=0;t=5', [("a,b", 1, 30), ("c;r=9,", 0, 5)]),
+        (r'"a\"b, ";r=0;t=30,"c";t=1', [(r"a\"b, ", 0, 30), ("c", None, 1)]),
+        ('"a";pk="x,y";r=0;t=30, "b";r=2', [("a", 0, 30), ("b", 2, None)]),
+    ],
+)
+def test_a_comma_in_a_quoted_name_ends_nothing(value: str, limits: list[tuple[str, int | None, int | None]]) -> None:
+    wanted = tuple(Limit(resource=name, remaining=left, reset=reset) for name, left, reset in limits)
+    assert read_limits({"ratelimit": value}) == wanted
+
+
+@pytest.mark.parametrize(
     "value", ["", "soon", "default;r=0;t=30", "limit=-1", "reset=nan", "=;=;=", "x" * 3000, "limit=1," * 300]
 )
 def test_a_field_without_a_limit_in_it_is_ignored(value: str) -> None:

@@ -7,15 +7,19 @@ import errno
 import http.client
 import socket
 import ssl
+import threading
 import urllib.error
+from collections.abc import Callable
+from typing import Any
 
 import httpx
 import pytest
 
-from forbear.classify.network import UNREACHABLE, Transport, errno_of, transport_of
+from forbear.classify.network import UNREACHABLE, Transport, errno_of, nothing_was_sent, transport_of
 from forbear.classify.providers import transports
 from forbear.core.failure import PERMITS, Executed, Kind
-from foreign import foreign
+from foreign import Thing, chained, foreign
+from loopback import unanswered
 
 
 def meaning(error: BaseException) -> tuple[Kind, Executed]:
@@ -164,5 +168,117 @@ def test_every_class_of_the_table_is_found() -> None:
             for name in row.classes:
                 found = transport_of(foreign(name, f"{package}.errors")())
                 assert found is not None
-                assert found == Transport(row.kind, row.executed or PERMITS[row.kind].executed, row.generic, found.name)
+                executed = row.executed or PERMITS[row.kind].executed
+                assert found == Transport(row.kind, executed, row.generic, found.name, row.carries)
                 assert found.name == f"{package}.{name}"
+
+
+# ---- what proves that nothing was done ---------------------------------------------------------------------------
+
+
+def raised(call: Callable[[], object]) -> BaseException:
+    try:
+        call()
+    except BaseException as error:
+        return error
+    raise AssertionError("it must fail")
+
+
+class Turning(threading.Thread):
+    """A server that says a word to whoever comes, and hangs up."""
+
+    def __init__(self, word: bytes) -> None:
+        super().__init__(daemon=True)
+        self.word = word
+        self.door = socket.create_server(("127.0.0.1", 0))
+        self.start()
+
+    def run(self) -> None:
+        line, _ = self.door.accept()
+        line.recv(65_536)
+        line.sendall(self.word)
+        line.close()
+        self.door.close()
+
+
+@pytest.mark.parametrize("word", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_a_handshake_that_fails_came_before_anything_was_sent(word: bytes) -> None:
+    def call() -> None:
+        with socket.create_connection(Turning(word).door.getsockname()) as line:
+            ssl.create_default_context().wrap_socket(line, server_hostname="localhost")
+
+    error = raised(call)
+    assert isinstance(error, ssl.SSLError)
+    assert meaning(error) == (Kind.CONNECTION_LOST, "no")
+    assert meaning(type(error)("the same", "raised elsewhere")) == LOST
+
+
+def test_so_did_a_connection_that_was_not_made_in_time() -> None:
+    with unanswered() as address:
+        host, _, port = address.partition(":")
+        error = raised(lambda: socket.create_connection((host, int(port)), timeout=0.05))
+    assert isinstance(error, TimeoutError)
+    assert meaning(error) == LATE_UNSENT
+
+
+def unsent(error: BaseException) -> bool:
+    found = transport_of(error)
+    assert found is not None
+    return nothing_was_sent(found, error)
+
+
+def test_it_is_believed_from_whatever_a_library_made_its_error_from() -> None:
+    late: Any = foreign("ReadTimeoutError", "urllib3.exceptions", foreign("TimeoutError", "urllib3.exceptions"))
+    wrapped: Any = foreign("ReadTimeout", "requests.exceptions", foreign("Timeout", "requests.exceptions"))
+    assert unsent(chained(wrapped(), late(), ConnectionRefusedError()))
+    assert not unsent(chained(wrapped(), late(), TimeoutError(), ValueError()))
+    assert not unsent(wrapped())
+    assert unsent(ConnectionRefusedError())
+
+
+def test_but_not_from_what_came_before_an_error_of_pythons_own() -> None:
+    assert not unsent(chained(ConnectionResetError(), ConnectionRefusedError()))
+
+
+@pytest.mark.parametrize(
+    ("event", "executed"),
+    [
+        (Thing(stream_id=1, error_code=7, remote_reset=True), "no"),
+        (Thing(stream_id=1, error_code=7, remote_reset=False), "maybe"),
+        (Thing(stream_id=1, error_code=2, remote_reset=True), "maybe"),
+        (Thing(stream_id=1, error_code=None, remote_reset=True), "maybe"),
+        (Thing(error_code=0, last_stream_id=0), "no"),
+        (Thing(error_code=7, last_stream_id=1), "maybe"),
+        (Thing(error_code=0, last_stream_id=False), "maybe"),
+        ("<StreamReset stream_id:1, error_code:7, remote_reset:True>", "maybe"),
+        (None, "maybe"),
+    ],
+    ids=repr,
+)
+def test_a_stream_that_http_2_refused_was_not_looked_at(event: object, executed: Executed) -> None:
+    inner: Any = foreign("RemoteProtocolError", "httpcore._exceptions")
+    assert meaning(inner(event)) == (Kind.CONNECTION_LOST, executed)
+    assert unsent(chained(httpx.RemoteProtocolError(str(event)), inner(event))) is (executed == "no")
+    assert meaning(httpx.RemoteProtocolError("")) == meaning(inner()) == LOST
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("503 Service Unavailable", NOT_MADE),
+        ("502", NOT_MADE),
+        ("429 Too Many Requests", NOT_MADE),
+        ("504 ", NOT_MADE),
+        ("407 Proxy Authentication Required", (Kind.AUTH, "no")),
+        ("404 Not Found", (Kind.NOT_FOUND, "no")),
+        ("501 Not Implemented", (Kind.INVALID_REQUEST, "no")),
+        ("302 Found", (Kind.AUTH, "no")),
+        ("503Service", (Kind.AUTH, "no")),
+        ("\u0665\u0660\u0663 x", (Kind.AUTH, "no")),
+        ("Invalid username/password", (Kind.AUTH, "no")),
+        ("", (Kind.AUTH, "no")),
+    ],
+)
+def test_a_proxy_that_declines_says_its_status_in_the_text(text: str, wanted: tuple[Kind, Executed]) -> None:
+    for package in ("httpx", "httpx2", "httpcore", "httpcore2"):
+        assert meaning(foreign("ProxyError", package)(text)) == wanted

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import json
 import pkgutil
 import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from forbear.classify import providers
 from forbear.classify.facts import Facts
-from forbear.classify.providers import ALL, transports
+from forbear.classify.providers import ALL, disputed, transports
 from forbear.classify.rules import Rule, RuleBook
 from forbear.core.failure import PERMITS, Kind
 from foreign import foreign
@@ -50,7 +52,7 @@ def test_the_book_has_the_rules_of_every_file() -> None:
     found = [rule for module in modules() for rule in getattr(module, "RULES", ())]
     assert Counter(found) == Counter(ALL)
     without = [module.__name__ for module in modules() if not hasattr(module, "RULES")]
-    assert without == [transports.__name__]
+    assert without == [disputed.__name__, transports.__name__]
 
 
 def test_every_rule_says_where_it_is_written_down() -> None:
@@ -127,3 +129,23 @@ def test_a_row_names_packages_and_classes_of_a_kind_that_exists() -> None:
 def test_no_class_means_two_things() -> None:
     named = Counter((package, name) for row in transports.ROWS for package in row.packages for name in row.classes)
     assert [what for what, count in named.items() if count > 1] == []
+
+
+# ---- disputed cases ----------------------------------------------------------------------------------------------
+
+
+def test_every_disputed_case_is_decided_and_no_other() -> None:
+    """What is chosen is tested on the real errors, in tests/sdk; that needs the libraries, this does not."""
+    cases = json.loads((Path(__file__).parents[1] / "sdk" / "cases.json").read_text(encoding="utf-8"))["cases"]
+    found = [one["id"] for one in cases if one.get("disputed")]
+    assert sorted(choice.case for choice in disputed.CHOICES) == sorted(found)
+    otherwise = {one["id"] for one in cases for choice in disputed.CHOICES
+                 if choice.case == one["id"] and choice.retried != one["retryable"]}  # fmt: skip
+    assert otherwise == {"openai.200.bad-json"}
+
+
+@pytest.mark.parametrize("choice", disputed.CHOICES, ids=lambda choice: choice.case)
+def test_a_choice_says_why_in_whole_sentences(choice: disputed.Choice) -> None:
+    assert choice.why.endswith(".")
+    assert choice.comes == choice.comes.strip(".")
+    assert choice.wait is None or choice.retried

@@ -186,9 +186,47 @@ def test_that_it_came_inside_a_stream_lifts_no_rule_above_a_permanent_code() -> 
     assert plain.rank == streaming.rank < permanent.rank
 
 
+API: Any = foreign("ApiError", "acme.errors")
+BUSY: Any = foreign("Busy", "acme.errors", API)
+VERY_BUSY: Any = foreign("VeryBusy", "acme.errors", BUSY)
+
+
+def test_the_class_nearest_to_the_errors_own_wins_whatever_it_means() -> None:
+    base = rule(classes={"acme.ApiError"}, kind=Kind.INVALID_REQUEST, provider="acme")
+    busy = rule(classes={"acme.Busy"})
+    very = rule(classes={"acme.VeryBusy", "acme.ApiError"}, kind=Kind.QUOTA_SPENT)
+    for order in itertools.permutations([base, busy, very]):
+        book = RuleBook(order)
+        assert book.find(Facts(API())) is base
+        assert book.find(Facts(BUSY())) is busy
+        assert book.find(Facts(VERY_BUSY())) is very
+    assert RuleBook([base, busy]).find(Facts(VERY_BUSY())) is busy
+
+
+def test_a_nearer_class_tells_less_than_a_status_or_a_code() -> None:
+    base, busy = rule(classes={"acme.ApiError"}, statuses={503}), rule(classes={"acme.Busy"}, provider="acme")
+    book = RuleBook([busy, base, rule(codes={"full"}, kind=Kind.AUTH)])
+    assert book.find(Facts(BUSY(status_code=503))) is base
+    assert book.find(Facts(BUSY(status_code=500))) is busy
+    found = book.find(Facts(BUSY(status_code=503, code="full")))
+    assert found is not None
+    assert found.kind is Kind.AUTH
+
+
+def test_an_ancestor_of_any_distance_is_found() -> None:
+    kind, base = BUSY, rule(classes={"acme.ApiError"})
+    for number in range(300):
+        kind = foreign(f"E{number}", "acme.errors", kind)
+    assert base.weight(Facts(kind())) == base.rank
+    assert RuleBook([base, rule(classes={"other.E"})]).find(Facts(kind())) is base
+
+
 @pytest.mark.parametrize(
     ("mistake", "correction"),
     [
+        ({"classes": frozenset({"TimeoutError"})}, "as in 'builtins.TimeoutError'"),
+        ({"classes": frozenset({"httpx._exceptions.ReadTimeout"})}, "as in 'httpx.ReadTimeout'"),
+        ({"classes": frozenset({"httpx."})}, "names no class"),
         ({"codes": "full"}, "codes must be a collection"),
         ({"statuses": 429}, "statuses must be a collection"),
         ({"provider": "acme", "texts": "quota"}, "texts must be a collection"),

@@ -115,6 +115,18 @@ def test_a_hint_may_be_added_to_the_backoff() -> None:
     assert ask(dice=0.5, retry_after="add") == Retry(0.5, "backoff")
 
 
+def test_a_hint_may_stand_instead_of_the_backoff_also_where_that_is_longer() -> None:
+    assert ask(hinted(0.25), retry_after="instead") == Retry(0.25, "hint")
+    assert ask(hinted(0.0), completed=4, retry_after="instead") == Retry(0.0, "hint")
+    assert ask(hinted(7.0), retry_after="instead") == Retry(7.0, "hint")
+    assert ask(dice=0.5, retry_after="instead") == Retry(0.5, "backoff")
+
+
+def test_what_stands_instead_of_the_backoff_is_cut_and_spread_like_any_hint() -> None:
+    assert ask(hinted(50.0), max_retry_after=0.5, retry_after="instead") == Retry(0.5, "capped hint")
+    assert ask(hinted(0.25), dice=0.5, retry_after_jitter=0.25, retry_after="instead") == Retry(0.375, "hint")
+
+
 def test_a_hint_gets_a_jitter_of_its_own() -> None:
     assert ask(hinted(7.0), dice=0.5, retry_after_jitter=0.25) == Retry(7.125, "hint")
     assert ask(hinted(7.0), dice=0.5, retry_after_jitter=0.25, retry_after="add") == Retry(7.625, "hint")
@@ -161,6 +173,8 @@ def test_a_hint_is_never_cut() -> None:
     assert ask(hinted(9.0), remaining=9.25, **SHORTEN) == Stop("deadline")
     assert ask(hinted(1.0), remaining=9.25, retry_after="add", **SHORTEN) == Stop("deadline")
     assert ask(hinted(9.0), remaining=9.5, **SHORTEN) == Retry(9.0, "hint")
+    assert ask(hinted(3.0), remaining=3.25, retry_after="instead", **SHORTEN) == Stop("deadline")
+    assert ask(hinted(3.0), remaining=3.5, retry_after="instead", **SHORTEN) == Retry(3.0, "hint")
 
 
 def test_without_shortening_a_late_backoff_ends_the_call() -> None:

@@ -67,7 +67,7 @@ def test_the_kinds_of_events_and_ends_are_closed_sets() -> None:
     assert set(get_args(Event)) == {RetryState, AttemptEnded, CallEnded}
     assert set(get_args(Outcome)) == {"success", "failure", "cancelled"}
     assert set(get_args(EndReason)) == {
-        "success", "permanent", "unsafe", "max_attempts", "deadline", "budget", "cancelled",
+        "success", "permanent", "unsafe", "max_attempts", "deadline", "budget", "circuit", "cancelled",
     }  # fmt: skip
 
 

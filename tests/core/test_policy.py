@@ -75,7 +75,7 @@ def test_a_bad_number_of_attempts_is_refused(bad: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "choices"), [("retry_after", "'floor' or 'add'"), ("late_backoff", "'stop' or 'shorten'")]
+    ("name", "choices"), [("retry_after", "'floor' or 'add' or 'instead'"), ("late_backoff", "'stop' or 'shorten'")]
 )
 def test_an_unknown_mode_is_answered_with_the_known_ones(name: str, choices: str) -> None:
     for bad in ("Floor", "", None, 1):
@@ -85,6 +85,7 @@ def test_an_unknown_mode_is_answered_with_the_known_ones(name: str, choices: str
 
 def test_known_modes_are_accepted() -> None:
     assert Policy(retry_after="add").retry_after == "add"
+    assert Policy(retry_after="instead").retry_after == "instead"
     assert Policy(late_backoff="shorten", minimum_attempt=0.1).late_backoff == "shorten"
 
 

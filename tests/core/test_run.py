@@ -198,3 +198,38 @@ def test_an_attempt_that_ends_after_the_deadline_was_ended_by_it_also_where_it_w
 def test_what_no_retry_could_help_is_no_matter_of_time() -> None:
     run = begun(5.0, max_attempts=1)
     assert run.failed(ERROR, Failure(transient=False), 9.0, 0.0) == Stop("permanent")
+
+
+def test_a_retry_that_the_budget_has_no_place_for_is_none() -> None:
+    run = begun(backoff=decorrelated(1.0))
+    assert run.failed(ERROR, Failure(transient=True, status=503, retry_after=2.0), 3.0, 1.0, paid=False) == Stop(
+        "budget"
+    )
+    assert run.history[-1] == AttemptSummary(
+        number=1, error_type="forbear.errors.ApiError", status=503, elapsed=3.0, delay=None
+    )
+    assert run.hint == 2.0
+    assert run.previous_delay is None
+    assert (run.number, run.waited) == (1, 0.0)
+
+
+def test_an_unpaid_retry_does_not_use_the_shortening_up() -> None:
+    run = begun(5.0, **SHORTEN)
+    assert run.failed(ERROR, BUSY, 0.0, 1.0, paid=False) == Stop("budget")
+    assert run.policy.late_backoff == "shorten"
+
+
+@pytest.mark.parametrize(
+    ("failure", "now", "reason"),
+    [
+        (Failure(transient=False), 1.0, "permanent"),
+        (Failure(transient=True, safe_to_retry=False), 1.0, "unsafe"),
+        (Failure(transient=True), 59.5, "deadline"),
+        (Failure(transient=True, retry_after=90.0), 1.0, "deadline"),
+    ],
+)
+def test_what_would_not_be_retried_anyway_does_not_fail_for_the_budget(
+    failure: Failure, now: float, reason: str
+) -> None:
+    assert begun().failed(ERROR, failure, now, 1.0, paid=False) == Stop(reason)  # type: ignore[arg-type]
+    assert begun(max_attempts=1).failed(ERROR, BUSY, 1.0, 1.0, paid=False) == Stop("max_attempts")

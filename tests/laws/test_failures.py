@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forbear.classify.failures import Classifier, classify, is_retryable, is_transient, status_code_of
+from forbear.classify.failures import Classifier, classify, is_retryable, is_transient, retry_after_of, status_code_of
 from forbear.classify.rules import Rule
 from forbear.core.failure import PERMITS, Failure, Kind
 from forbear.errors import ApiError, CircuitOpenError, ResultRejected, gave_up
@@ -45,6 +45,8 @@ def verdicts(error: BaseException, now: float | None = None) -> list[Failure]:
     assert (found[0].transient, found[0].kind) == (found[1].transient, found[1].kind)
     assert isinstance(is_retryable(error), bool)
     assert isinstance(is_transient(error), bool)
+    hint = retry_after_of(error, now)
+    assert hint is None or 0 <= hint < math.inf
     status = status_code_of(error)
     assert status is None or 400 <= status <= 599
     return found
@@ -118,11 +120,11 @@ plain = st.sampled_from([
 def tangles(draw: st.DrawFn) -> BaseException:
     """Some errors, tied to each other in any way, circles included, and groups of them."""
     errors: list[BaseException] = draw(st.lists(singles | plain, min_size=1, max_size=6))
-    for _ in range(draw(st.integers(0, 8))):
-        one, other = draw(st.sampled_from(errors)), draw(st.sampled_from(errors))
-        setattr(one, draw(st.sampled_from(["__cause__", "__context__", "reason", "os_error"])), other)
     for _ in range(draw(st.integers(0, 3))):
         errors.append(BaseExceptionGroup("several", draw(st.lists(st.sampled_from(errors), min_size=1, max_size=4))))
+    for _ in range(draw(st.integers(0, 8))):  # after the groups, so that an error may be made from one that holds it
+        one, other = draw(st.sampled_from(errors)), draw(st.sampled_from(errors))
+        setattr(one, draw(st.sampled_from(["__cause__", "__context__", "reason", "os_error"])), other)
     return errors[-1]
 
 
@@ -147,6 +149,20 @@ def test_a_group_is_transient_exactly_if_every_error_in_it_is(errors: list[BaseE
     assert found.transient == all(failure.transient for failure in alone)
     assert found.safe_to_retry == all(failure.safe_to_retry for failure in alone)
     assert found.retry_after == max((one.retry_after for one in alone if one.retry_after is not None), default=None)
+
+
+@law
+@given(st.lists(st.integers(400, 599).map(ApiError) | plain, min_size=1, max_size=5))
+def test_a_group_is_retried_exactly_if_every_error_in_it_is(errors: list[BaseException]) -> None:
+    assert is_retryable(BaseExceptionGroup("several", errors)) == all(map(is_retryable, errors))
+
+
+@law
+@given(odd | st.dictionaries(st.text(max_size=5), odd, max_size=3), singles)
+def test_a_reader_of_hints_may_give_anything_or_fail(value: Any, error: BaseException) -> None:
+    for reader in (lambda _: value, lambda _: fails(), lambda body: body["x"]):
+        found = Classifier(hints=[reader]).classify(error).retry_after
+        assert found is None or 0 <= found < math.inf
 
 
 @law
@@ -244,6 +260,77 @@ def test_an_error_of_which_nothing_can_be_read_gets_a_verdict() -> None:
         assert not any(failure.transient for failure in verdicts(error))
     kind: Any = type("Reset", (Raising, ConnectionResetError), {})
     assert classify(kind()).transient
+
+
+class NoText:
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+class NoClass:
+    @property
+    def __class__(self) -> Any:  # type: ignore[override]
+        raise RuntimeError
+
+
+class NoAttributes:
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError
+
+
+class OddInt(int):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+class OddText(str):
+    __slots__ = ()
+
+    def lower(self) -> str:
+        raise RuntimeError
+
+
+def of_module(name: Any) -> Exception:
+    kind: Any = type("Odd", (Exception,), {})
+    kind.__module__ = name
+    return kind()  # type: ignore[no-any-return]
+
+
+ODD: dict[str, Any] = {
+    "5000 digits as a code": {"status_code": 503, "body": {"error": {"code": "9" * 5_000}}},
+    "a header that is no latin-1": {"headers": {"grpc-status-details-bin": "\u1234"}},
+    "details whose attributes raise": {"details": [NoAttributes()]},
+    "a delay whose attributes raise": {"details": [Thing(retry_delay=NoAttributes())]},
+    "a response that is a broken mapping": {"response": Broken()},
+    "a body that is a broken mapping": {"body": Broken()},
+    "details that are broken mappings": {"body": {"error": {"details": [Broken()]}}},
+    "inner headers that are broken": {"body": {"error": {"metadata": {"headers": Broken()}}}},
+    "inner headers without text": {"body": {"error": {"metadata": {"headers": {"a": NoText()}}}}},
+    "inner headers of too many digits": {"body": {"metadata": {"headers": {"a": 10**5_000}}}},
+    "a quota without text": {"body": {"details": [{"violations": [{"quotaValue": NoText()}]}]}},
+    "a quota of too many digits": {"body": {"details": [{"violations": [{"quotaValue": 10**5_000}]}]}},
+    "a type without text": {"body": {"details": [{"@type": NoText()}]}},
+    "a code of too many digits": {"code": 10**5_000},
+    "an int without text": {"code": OddInt(3)},
+    "a text without lower case": {"code": OddText("a"), "message": OddText("b")},
+    "a header without lower case": {"headers": {OddText("a"): "1"}},
+    "values without a class": {"code": NoClass(), "response": NoClass(), "body": NoClass(), "reason": NoClass()},
+    "lists as codes": {"body": {"error": {"code": [1]}, "details": [[1]]}},
+}
+
+
+@pytest.mark.parametrize("facts", ODD.values(), ids=ODD)
+def test_one_fact_that_can_not_be_read_leaves_the_others(facts: dict[str, Any]) -> None:
+    for error in (WebError(**facts), chained(foreign("APIConnectionError", "openai")(), WebError(**facts))):
+        verdicts(error)
+    if "response" not in facts:
+        assert classify(WebError(**{"headers": {"Retry-After": "7"}, "status_code": 503, **facts})).status == 503
+
+
+@pytest.mark.parametrize("name", [None, 7, ""])
+def test_a_class_of_an_odd_module_gets_a_verdict(name: Any) -> None:
+    verdicts(of_module(name))
+    verdicts(chained(foreign("APIConnectionError", "openai")(), of_module(name)))
 
 
 @pytest.mark.parametrize("name", ["headers", "trailing_metadata", "litellm_response_headers"])

@@ -10,7 +10,20 @@ from typing import Any
 
 import pytest
 
-from forbear import Policy, RetriesExhausted, attempts, current_attempt, current_deadline, deadline, retry
+from forbear import (
+    CircuitBreaker,
+    CircuitOpenError,
+    Policy,
+    RateLimiter,
+    RetriesExhausted,
+    RetryBudget,
+    Upstream,
+    attempts,
+    current_attempt,
+    current_deadline,
+    deadline,
+    retry,
+)
 from forbear.testing import Flaky
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -177,3 +190,66 @@ async def test_blocks_that_end_in_another_order_leave_no_scope_behind() -> None:
     await first.aclose()
     await second.aclose()
     assert current_deadline() is None
+
+
+def kept_at_module_level() -> dict[str, Any]:
+    return {
+        "limiter": RateLimiter(60_000, burst=5),
+        "breaker": CircuitBreaker(3, 3600.0),
+        "budget": RetryBudget(initial=50),
+    }
+
+
+def test_limiter_breaker_and_budget_serve_three_loops_and_two_threads_and_remember(run: Run) -> None:
+    guards = kept_at_module_level()
+    answers: list[str] = []
+
+    async def several() -> None:
+        fns = [Flaky(ConnectionError(), then="done") for _ in range(10)]
+        call = [retry(fn.asynchronous, base=0.001, retryable=lambda _: True, **guards) for fn in fns]
+        answers.extend([await coroutine for coroutine in call])
+
+    for _ in range(3):
+        run(several())
+    threads = [threading.Thread(target=run, args=(several(),)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+        thread.join(20)
+    assert answers == ["done"] * 50
+    assert guards["budget"].balance > 50.0  # what they have earned
+
+    async def broken() -> None:
+        with pytest.raises(CircuitOpenError):
+            await retry(Flaky(then=ConnectionError()).asynchronous, base=0.001, **guards)
+
+    run(broken())
+    fn = Flaky(then="done")
+    with pytest.raises(CircuitOpenError):  # in another loop it is open all the same
+        run(retry(fn.asynchronous, **guards))
+    assert fn.calls == 0
+    assert len(guards["limiter"]._line()) == 0
+
+
+def test_an_upstream_serves_loops_in_two_threads_at_the_same_time(run: Run) -> None:
+    upstream = Upstream("service", requests_per_minute=60_000, max_concurrency=2, adaptive=False)
+    running, most = [0], [0]
+    barrier = threading.Barrier(2)
+
+    async def fn() -> None:
+        running[0] += 1
+        most[0] = max(most[0], running[0])
+        await asyncio.sleep(0.001)
+        running[0] -= 1
+
+    async def several() -> None:
+        barrier.wait(20)
+        await asyncio.gather(*[upstream.retry(fn) for _ in range(40)])
+
+    threads = [threading.Thread(target=run, args=(several(),)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert most[0] == 2
+    snapshot = upstream.snapshot()
+    assert (snapshot.successes, snapshot.in_flight, snapshot.waiting) == (80, 0, 0)

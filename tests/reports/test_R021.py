@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from forbear import RetriesExhausted, retry, retry_sync
+from forbear import RateLimiter, RetriesExhausted, RetryBudget, Upstream, retry, retry_sync
 from forbear.testing import FakeTime, Flaky, Hang
 
 Form = Callable[..., Coroutine[Any, Any, Any]]
@@ -106,3 +106,54 @@ async def test_a_blocking_call_in_a_worker_thread_is_not_warned_of_and_does_not_
     assert await asyncio.to_thread(retry_sync, fn, backoff=[0.3]) == "done"
     beating.cancel()
     assert len(heart.ticks) >= 2
+
+
+WAITS: dict[str, Callable[[], dict[str, Any]]] = {
+    "limiter": lambda: {"limiter": RateLimiter(30, burst=1)},
+    "upstream": lambda: {"upstream": Upstream("service", requests_per_minute=30)},
+    "budget": lambda: {"budget": RetryBudget(initial=0, when_empty="wait")},
+}
+
+
+@pytest.mark.parametrize("guard", WAITS)
+async def test_the_heart_beats_through_the_waits_for_a_place(async_form: Form, guard: str) -> None:
+    with FakeTime() as clock:
+        heart = Heart(clock)
+        beating = asyncio.create_task(heart.beat())
+        fn = Flaky(*[ConnectionError()] * 3, then="done")
+        assert await async_form(fn.asynchronous, base=0, deadline=None, **WAITS[guard]()) == "done"
+        beating.cancel()
+        assert clock.now >= 2.0
+    assert heart.longest_gap <= 0.02
+
+
+@pytest.mark.parametrize("guard", ["limiter", "upstream"])
+def test_a_wait_for_a_place_calls_no_blocking_sleep(
+    run: Callable[..., Any], async_form: Form, no_blocking_sleep: None, guard: str
+) -> None:
+    guards: dict[str, Any] = {
+        "limiter": RateLimiter(1200, burst=1),
+        "upstream": Upstream("service", requests_per_minute=1200, burst=1),
+    }
+
+    async def main() -> int:
+        heart = Heart(time.monotonic)
+        beating = asyncio.create_task(heart.beat())
+        fn = Flaky(ConnectionError(), ConnectionError(), then="done")
+        assert await async_form(fn.asynchronous, base=0, **{guard: guards[guard]}) == "done"
+        beating.cancel()
+        return len(heart.ticks)
+
+    assert run(main()) >= 3
+
+
+def test_a_full_limiter_lets_the_heart_beat(run: Callable[..., Any], no_blocking_sleep: None) -> None:
+    async def main() -> int:
+        limiter = RateLimiter(600, burst=1)
+        heart = Heart(time.monotonic)
+        beating = asyncio.create_task(heart.beat())
+        await asyncio.gather(*[limiter.acquire_async() for _ in range(4)])
+        beating.cancel()
+        return len(heart.ticks)
+
+    assert run(main()) >= 4

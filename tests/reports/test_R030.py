@@ -33,6 +33,17 @@ def test_what_may_have_been_done_is_not_repeated_and_the_event_says_why(form: Fo
         assert events.waits == []
 
 
+def test_a_log_line_says_so_too(form: Form, caplog: pytest.LogCaptureFixture) -> None:
+    for error in MAYBE_DONE:
+        caplog.clear()
+        with FakeTime(), pytest.raises(type(error)):
+            form(Flaky(error), idempotent=False)
+        [line] = [record.getMessage() for record in caplog.records]
+        assert "not retried" in line
+        assert "idempotent=False" in line
+        assert str(error) not in line or not str(error)
+
+
 def test_what_was_surely_not_done_is_repeated(form: Form) -> None:
     for error in NOT_DONE:
         fn = Flaky(error, then="done")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
-from forbear import DeadlineExceeded, classify, retry_after_of
+from forbear import Classifier, DeadlineExceeded, classify, retry_after_of
 from forbear.testing import FakeTime, Flaky
 from foreign import Thing, answer, foreign
 
@@ -80,6 +80,40 @@ def test_a_header_says_it_better() -> None:
 def test_it_may_be_a_part_of_a_second_or_nonsense(delay: object, wait: float | None) -> None:
     body = {"error": {"details": [{**INFO, "retryDelay": delay}]}}
     assert retry_after_of(answer(429, {}, body)) == wait
+
+
+# A provider that nobody knows: the wait stands in a place of its own.
+THEIRS = {"oops": {"come_back": {"minutes": 2}}}
+
+
+def come_back(body: Mapping[str, Any]) -> float | None:
+    """A reader of such bodies."""
+    return body["oops"]["come_back"]["minutes"] * 60 if "oops" in body else None
+
+
+def test_a_reader_for_another_provider_can_be_plugged_in(form: Form) -> None:
+    ours = Classifier(hints=[come_back])
+    for error in (
+        answer(429, {}, THEIRS),
+        answer(429, {}, json.dumps(THEIRS)),
+        answer(429, {"Retry-After": "1"}, THEIRS),
+    ):
+        fn = Flaky(error, "done")
+        with FakeTime() as clock:
+            assert form(fn, retryable=ours, deadline=300.0) == "done"
+            assert clock.sleeps == [120.0]
+    assert ours.classify(ERRORS["a body of data"]).retry_after == 53.0
+    assert classify(answer(429, {}, THEIRS)).retry_after is None
+
+
+def test_several_are_asked_in_turn_and_one_that_fails_stops_nothing(form: Form) -> None:
+    def broken(body: Mapping[str, Any]) -> float:
+        raise KeyError("oops")
+
+    ours = Classifier(hints=[broken, lambda _: -1.0, lambda _: float("nan"), lambda _: None, come_back])
+    with FakeTime() as clock:
+        assert form(Flaky(answer(503, {}, THEIRS), "done"), retryable=ours, deadline=300.0) == "done"
+        assert clock.sleeps == [120.0]
 
 
 def test_a_limit_of_a_day_is_not_waited_for_in_seconds(form: Form) -> None:

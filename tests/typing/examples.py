@@ -9,15 +9,19 @@ from typing import Any, Generic, TypeVar, assert_type, overload
 
 from forbear import (
     Attempt,
+    CircuitBreaker,
     Deadline,
     Policy,
+    RateLimiter,
     RetryState,
     attempts,
     constant,
     current_attempt,
     current_deadline,
     deadline,
+    describe,
     exponential,
+    llm_retry,
     retry,
     retry_call,
     retry_sync,
@@ -39,6 +43,20 @@ def load(url: str) -> bytes:
 @retry_sync(retryable=(ConnectionError, TimeoutError), backoff=exponential(0.1, cap=2.0))
 def read(number: int) -> float:
     return number / 2
+
+
+limiter = RateLimiter(requests_per_minute=500, tokens_per_minute=200_000)
+
+
+@llm_retry
+async def chat(prompt: str, *, temperature: float = 0.0) -> str:
+    return f"{prompt} {temperature}"
+
+
+@llm_retry(max_attempts=8, breaker=CircuitBreaker(), on_retry=describe)
+@limiter.limit(tokens=len)
+def complete(prompt: str) -> list[str]:
+    return [prompt]
 
 
 @overload
@@ -83,6 +101,8 @@ async def forms() -> None:
     assert_type(await ask("hello", temperature=0.5), str)
     assert_type(load("x"), bytes)
     assert_type(read(3), float)
+    assert_type(await chat("hello", temperature=0.5), str)
+    assert_type(complete("x"), list[str])
     assert_type(parse(3), int)
     assert_type(parse("3"), str)
     assert_type(first([1, 2]), int)

@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from forbear._aio import trio_driver
+from forbear._aio.admission import admit
 from forbear._aio.waiting import Loop, pause
-from forbear._runtime.call import Call, Plan, go_on, open_call
+from forbear._runtime.call import Call, Plan, drop, go_on, open_call
 from forbear._runtime.on_asyncio import arm, disarm, disarm_in_time
 from forbear._runtime.scope import current
 from forbear._runtime.steps import accept, cancelled, fail, late, left_by
@@ -35,6 +36,8 @@ def guard(
         _leave(call)
         try:
             while True:
+                if plan.gate is not None:
+                    await admit(call, args, kwargs)
                 # The first attempt of most calls is their only one: its timer is started without detours.
                 if not (arm(call, plan.first_limit, call.started_at, REAL) if call.made is None else begin(call)):
                     return await trio_driver.drive(call, fn, args, kwargs)
@@ -43,7 +46,7 @@ def guard(
                     if call.timed_out:
                         finish(call)
                     disarm_in_time(call)
-                    if plan.rejects is not None or plan.listeners:
+                    if plan.checks or plan.listeners:
                         accept(call, result)
                     return result
                 except BaseException as error:
@@ -52,6 +55,8 @@ def guard(
                     await pause_here(call)
         finally:
             call.ended = True
+            if plan.gate is not None:
+                drop(call)
             _leave(call.outer)
 
     return guarded

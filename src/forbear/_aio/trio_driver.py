@@ -5,20 +5,25 @@ trio is not imported: where it runs, it has been loaded by those who use it.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from forbear._aio.admission import admit
 from forbear._aio.waiting import Loop, pause
 from forbear._runtime.call import Call
 from forbear._runtime.steps import accept, cancelled, fail, late, left_by
+from forbear._runtime.tickets import running_trio
 
 
 async def drive(call: Call, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """One call, to its end."""
     trio = running_trio()
     loop = Loop(trio.sleep, hear, no_pending_cancellations, trio.Cancelled)
+    admitted = True  # the first time: by whoever found that trio runs here
     while True:
+        if call.passage is not None and not admitted:
+            await admit(call, args, kwargs)
+        admitted = False
         try:
             with trio.move_on_after(call.run.limit) as scope:
                 result = await fn(*args, **kwargs)
@@ -45,11 +50,3 @@ async def hear(told: Awaitable[Any], left: float) -> None:
 def no_pending_cancellations() -> int:
     """Trio's cancellation holds until its scope ends; nothing can swallow it."""
     return 0
-
-
-def running_trio() -> Any:
-    """The trio that runs here. Raises RuntimeError where nothing does."""
-    trio = sys.modules.get("trio")
-    if trio is None or not trio.lowlevel.in_trio_run():
-        raise RuntimeError("no event loop runs here: start the program with asyncio.run(main()) or trio.run(main)")
-    return trio

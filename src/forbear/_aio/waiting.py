@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from forbear._runtime.call import Call
-from forbear._runtime.steps import before_wait, cancelled, check_time, is_awaitable, left_by, let_go, resume, taken
+from forbear._runtime.steps import before_wait, check_time, is_awaitable, left_by, let_go, not_sent, resume, taken
 from forbear._runtime.telling import log_mistake
 from forbear.core.run import Pending
 
@@ -36,9 +36,8 @@ async def pause(call: Call, loop: Loop, handled: BaseException | None = None, *,
         await waited(call, pending.answer.delay, loop)
         resume(call, pending)
     except BaseException as leaving:
-        if not isinstance(leaving, Exception):
-            left_by(call, leaving)
-            cancelled(call, waiting=True)
+        left_by(call, leaving)
+        not_sent(call, leaving)
         raise
 
 

@@ -6,13 +6,15 @@ the first failure, or when somebody asks.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from forbear._runtime.scope import Ambient, deadline_in, world_of
+from forbear._runtime.passage import Gate, Passage
+from forbear._runtime.scope import Ambient, around, deadline_in, world_of
 from forbear._runtime.telling import tell_end
 from forbear._runtime.world import Sleep, World
 from forbear.core.deadline import attempt_limit, ends_at, tightened
@@ -25,15 +27,26 @@ monotonic = time.monotonic
 _making = threading.Lock()
 
 
+def _after_fork() -> None:
+    """In a forked child a lock that another thread held at that moment would stay held for ever."""
+    global _making  # noqa: PLW0603
+    _making = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """All that one decorated function, block or call was asked to do. Frozen and shared by all its calls.
 
     judge: what an error means for a call, at an instant of the wall clock. rejects: whether a result
     counts as a failure. on_retry: told before each wait; may return an awaitable. world: how the options change the
-    world. listeners: told every event.
+    world. listeners: told every event. gate: the guards of the service that is called.
 
     plain: nothing about time was changed. first_limit: seconds for the first attempt of a call with nothing around it.
+    checks: whether somebody wants to know that an attempt has succeeded.
     """
 
     name: str
@@ -45,27 +58,31 @@ class Plan:
     world: Callable[[World], World] | None = None
     sleep: Sleep | None = None
     listeners: Sequence[Callable[[Event], None]] = ()
+    gate: Gate | None = None
     plain: bool = field(init=False)
     first_limit: float = field(init=False)
+    checks: bool = field(init=False)
 
     def __post_init__(self) -> None:
         policy = self.policy
         limit = attempt_limit(policy.attempt_timeout, ends_at(0.0, policy.deadline))
         object.__setattr__(self, "first_limit", limit)
         object.__setattr__(self, "plain", self.world is None and limit > 0)
+        object.__setattr__(self, "checks", self.rejects is not None or self.gate is not None)
 
 
 class Call:
-    """One call under a plan. `outer` is the scope around it, `made` its run once there is one; the rest belongs to the
-    attempt's timer.
+    """One call under a plan. `outer` is the scope around it, `made` its run once there is one, `passage` its way
+    through the plan's gate; the rest belongs to the attempt's timer.
     """
 
-    __slots__ = ("cancelling", "ended", "made", "outer", "plan", "started_at", "task", "timed_out", "timer")
+    __slots__ = ("cancelling", "ended", "made", "outer", "passage", "plan", "started_at", "task", "timed_out", "timer")
 
     plan: Plan
     outer: Ambient
     started_at: float
     made: Run | None
+    passage: Passage | None
     ended: bool
     timer: Any
     task: Any
@@ -81,17 +98,18 @@ class Call:
     def run(self) -> Run:
         """Where the call stands."""
         if self.made is None:
-            with _making:  # threads of one attempt must not make two
+            policy = self.plan.policy
+            made = Run(policy, self.started_at, ends_at(self.started_at, policy.deadline))
+            with _making:  # threads of one attempt must not make two; nothing is made under it: the collector may come
                 if self.made is None:
-                    policy = self.plan.policy
-                    self.made = Run(policy, self.started_at, ends_at(self.started_at, policy.deadline))
+                    self.made = made
         return self.made
 
     @property
     def world(self) -> World:
         """The time and the dice of this call."""
-        around, changed = world_of(self.outer), self.plan.world
-        return around if changed is None else changed(around)
+        world, changed = world_of(self.outer), self.plan.world
+        return world if changed is None else changed(world)
 
     @property
     def deadline_at(self) -> float:
@@ -104,7 +122,7 @@ def open_call(plan: Plan, outer: Ambient) -> Call:
     call = Call()
     call.plan = plan
     call.outer = outer
-    call.made = None
+    call.made = call.passage = None
     call.ended = False
     if outer is None and plan.plain:
         call.started_at = monotonic()
@@ -149,11 +167,40 @@ def go_on(call: Call, outer: Ambient) -> Call:
     return call
 
 
+def passage_of(call: Call) -> Passage:
+    """The call's way through its plan's gate, the same for all attempts."""
+    if call.passage is None:
+        if call.plan.gate is None:
+            raise RuntimeError("a call without a gate needs no passage")
+        call.passage = call.plan.gate.open(call)
+    return call.passage
+
+
+def drop(call: Call) -> None:
+    """The attempt has ended without a verdict, or has not begun: what it has taken goes back."""
+    if call.passage is not None:
+        call.passage.dropped()
+
+
+def undone(call: Call) -> Call:
+    """The call, whose attempt begins elsewhere and is admitted anew there: what it has taken is there again."""
+    if call.passage is not None:
+        call.passage.undone()
+    return call
+
+
+def calls_here() -> tuple[Call, ...]:
+    """The calls that the code which runs here is part of, the nearest first."""
+    scope = around()
+    call = None if scope is None else scope.call
+    return () if call is None else (call, *calls_around(call))
+
+
 def calls_around(call: Call) -> tuple[Call, ...]:
     """The calls that this one is part of, the nearest first."""
     found: list[Call] = []
-    around = None if call.outer is None else call.outer.call
-    while around is not None:
-        found.append(around)
-        around = None if around.outer is None else around.outer.call
+    outer = None if call.outer is None else call.outer.call
+    while outer is not None:
+        found.append(outer)
+        outer = None if outer.outer is None else outer.outer.call
     return tuple(found)

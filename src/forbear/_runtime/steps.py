@@ -10,16 +10,17 @@ from inspect import CO_ITERABLE_COROUTINE
 from types import FrameType, GeneratorType
 from typing import Any
 
-from forbear._runtime.call import Call, calls_around
+from forbear._runtime.call import Call, calls_around, drop
 from forbear._runtime.scope import current
-from forbear._runtime.telling import log_mistake, tell, tell_attempt, tell_end
+from forbear._runtime.telling import log_mistake, log_unsafe, tell, tell_attempt, tell_end
 from forbear.core.decision import Retry, refusal
+from forbear.core.failure import Failure, Kind
 from forbear.core.run import Pending
 from forbear.errors import GaveUp, GiveUpReason, ResultRejected, mark
 
 
 def accept(call: Call, result: object) -> None:
-    """Lets a result pass, or raises ResultRejected where the plan refuses it."""
+    """Lets a result pass, or raises ResultRejected where the plan refuses it. The guards learn of a success."""
     rejects = call.plan.rejects
     if rejects is not None:
         try:
@@ -29,6 +30,8 @@ def accept(call: Call, result: object) -> None:
             raise
         if refused:
             raise ResultRejected(result)
+    if call.passage is not None:
+        call.passage.succeeded(result)
     if call.plan.listeners:
         now = call.world.clock()
         tell_attempt(call.plan, call.run, "success", now)
@@ -47,29 +50,93 @@ def fail(call: Call, error: Exception) -> bool:
         tell_end(plan, run, "permanent", now, error)
         return False
     failure = plan.judge(error, call, world.wall())
-    random = world.random() if refusal(run.policy, failure, run.number) is None else 0.0
-    answer = run.failed(error, failure, now, random)
-    tell_attempt(call.plan, call.run, "failure", now, error)
-    if isinstance(answer, Retry):
-        run.pending = Pending(error, answer, failure)
-        return True
+    try:
+        paid = call.passage is None or _pay(call, error, failure, now)
+        random = world.random() if refusal(run.policy, failure, run.number) is None else 0.0
+        answer = run.failed(error, failure, now, random, paid=paid)
+        tell_attempt(call.plan, call.run, "failure", now, error)
+        if isinstance(answer, Retry):
+            if call.passage is not None:
+                _leave_if_shut(call, error, now)
+            run.pending = Pending(error, answer, failure)
+            return True
+    except BaseException:  # a backoff or dice of the caller's own may fail
+        _refund(call)
+        raise
+    _refund(call)
     run.previous_error = None  # the call is over, and the frames in its traceback must not keep it alive
     tell_end(call.plan, call.run, answer.reason, now, error)
+    if answer.reason == "unsafe":
+        log_unsafe(plan.name, error)
     if answer.reason == "permanent" or answer.reason == "unsafe":
         return False
-    if not _leaves_marked(call, error, answer.reason, now):
+    if not _leaves_marked(call, error, answer.reason, now, run.number):
         raise run.given_up(answer.reason, error, now, run.number) from error
     return False
 
 
-def _leaves_marked(call: Call, error: BaseException, reason: GiveUpReason, now: float) -> bool:
-    """Whether the error itself is to leave a call that is given up; it is marked then."""
+def _pay(call: Call, error: Exception, failure: Failure, now: float) -> bool:
+    """The guards learn of the failure; whether a retry has a place in the budget, which it takes now."""
+    passage, run = call.passage, call.run
+    if passage is None:
+        return True
+    # Cut at the deadline before a whole attempt's time was over: it says nothing about the service. Were it counted, a
+    # line that grows would let the limit fall, and a limit that falls the line grow.
+    limit = run.limit
+    cut = failure.kind is Kind.TIMEOUT and limit < call.plan.first_limit and now - run.attempt_at >= 0.9 * limit
+    passage.failed(error, failure, call.world.random(), cut=cut)
+    return refusal(run.policy, failure, run.number) is not None or passage.pay(failure)
+
+
+def _refund(call: Call) -> None:
+    """A retry that was paid for does not happen."""
+    if call.passage is not None:
+        call.passage.refund()
+
+
+def _leave_if_shut(call: Call, error: Exception, now: float) -> None:
+    """Raises CircuitOpenError where a retry would only find the circuit open."""
+    passage = call.passage
+    shut = None if passage is None else passage.shut()
+    if passage is not None and shut is not None:
+        tell_end(call.plan, call.run, "circuit", now, error)
+        raise shut from error
+
+
+def refused(call: Call, refusal: Exception) -> Exception:
+    """`refusal` of an attempt that was about to begin, with the failure before it as its cause; it ends the call."""
+    run = call.run
+    refusal.__cause__, run.previous_error = run.previous_error, None
+    tell_end(call.plan, run, "circuit", call.world.clock(), refusal.__cause__, attempts=run.number - 1)
+    return refusal
+
+
+def no_place(call: Call, needed: float, held_by: str) -> Exception:
+    """The error of an attempt that can't begin in time: `held_by` has a place in `needed` seconds at the earliest."""
+    run, now = call.run, call.world.clock()
+    error, run.previous_error = run.previous_error, None
+    run.hint = max(needed, run.hint or 0.0)
+    tell_end(call.plan, run, "deadline", now, error, attempts=run.number - 1)
+    if error is not None and _leaves_marked(call, error, "deadline", now, run.number - 1):
+        return error  # type: ignore[return-value]  # only an Exception is retried
+    return run.given_up("deadline", error, now, run.number - 1, held_by=held_by)
+
+
+def admitted(call: Call, since: float) -> None:
+    """The attempt may begin, after a wait for its place that began at `since`."""
+    run = call.run
+    run.attempt_at = call.world.clock()
+    run.waited += max(0.0, run.attempt_at - since)
+
+
+def _leaves_marked(call: Call, error: BaseException, reason: GiveUpReason, now: float, attempts: int) -> bool:
+    """Whether the error itself is to leave a call that is given up after so many attempts; it is marked then."""
     plan, run = call.plan, call.run
     if not plan.reraise or isinstance(error, ResultRejected):
         return False
     fact = GaveUp(
         reason=reason,
-        attempts=run.number,
+        attempts=attempts,
         elapsed=now - run.started_at,
         waited=run.waited,
         by=plan,
@@ -110,7 +177,7 @@ def check_time(call: Call, error: BaseException, needed: float = 0.0) -> float:
     run, now = call.run, call.world.clock()
     if run.left(now) <= needed:
         tell_end(call.plan, call.run, "deadline", now, error)
-        if not _leaves_marked(call, error, "deadline", now):
+        if not _leaves_marked(call, error, "deadline", now, run.number):
             raise run.given_up("deadline", error, now, run.number) from error
         try:
             raise error
@@ -132,8 +199,17 @@ def left_by(call: Call, leaving: BaseException) -> None:
         call.outer = current.get()
 
 
+def not_sent(call: Call, leaving: BaseException) -> None:
+    """The call ends in a wait, with `leaving`: the retry that it had paid for is not made."""
+    if call.passage is not None:
+        call.passage.refund()
+    if not isinstance(leaving, Exception):
+        cancelled(call, waiting=True)
+
+
 def cancelled(call: Call, *, waiting: bool) -> None:
     """The caller cancelled: an event for those who listen, and nothing else. It is no failure."""
+    drop(call)
     if call.plan.listeners:
         now = call.world.clock()
         if not waiting:

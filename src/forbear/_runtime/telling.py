@@ -65,6 +65,15 @@ def tell_end(
         tell(plan, event)
 
 
+def log_unsafe(name: str, error: BaseException) -> None:
+    """Says why a failure that may pass was not retried: silence here costs hours of search."""
+    logger.warning(
+        "%s not retried after %s: the call is marked idempotent=False, and the server may have acted",
+        name,
+        type_name(error),
+    )
+
+
 def log_mistake(who: str, mistake: Exception) -> None:
     """Reports a hook's own error by its type and place. Its text, and the failure it was told of, may hold secrets."""
     place = mistake.__traceback__

@@ -6,6 +6,7 @@ a test can replace time for the code it runs and for nothing else.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from typing import Any
 Clock = Callable[[], float]
 Sleep = Callable[[float], Any]
 
+LOOK_AFTER = 1.0  # seconds between looks of those in a line who don't keep its timer
+LOOK_AGAIN = 0.02  # real seconds between looks at a clock that only others move
 _LONGEST_NAP = 86_400.0  # time.sleep overflows near 292 years, and a server may ask for more
 
 
@@ -24,6 +27,12 @@ def blocking_sleep(delay: float) -> None:
         time.sleep(_LONGEST_NAP)
         delay -= _LONGEST_NAP
     time.sleep(delay)
+
+
+def in_event_loop() -> bool:
+    """Whether an asyncio loop runs in this thread; asyncio is not loaded for the question."""
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and asyncio._get_running_loop() is not None  # noqa: SLF001  # public, despite its name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

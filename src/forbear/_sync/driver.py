@@ -6,52 +6,62 @@ offered the time it has (`current_attempt().timeout`), and an attempt that runs 
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable
 from types import GeneratorType
 from typing import Any
 
-from forbear._runtime.call import Call, Plan, monotonic, open_inside
+from forbear._runtime.call import Call, Plan, drop, monotonic, open_inside, undone
 from forbear._runtime.scope import current
-from forbear._runtime.steps import accept, before_wait, cancelled, check_time, fail, is_awaitable, let_go, resume, taken
+from forbear._runtime.steps import (
+    accept,
+    before_wait,
+    cancelled,
+    check_time,
+    fail,
+    is_awaitable,
+    let_go,
+    not_sent,
+    resume,
+    taken,
+)  # fmt: skip
 from forbear._runtime.telling import logger
-from forbear._runtime.world import blocking_sleep
+from forbear._runtime.world import blocking_sleep, in_event_loop
+from forbear._sync.admission import BLOCKS_THE_LOOP, admit
 from forbear.errors import UsageError
 
 # What goes on with an awaitable that the function has returned: (awaitable, arguments, keywords, the call so far).
 OnAwaitable = Callable[[Any, tuple[Any, ...], dict[str, Any], Call], Any]
 
-BLOCKS_THE_LOOP = (
-    "a blocking retry waits inside a running event loop and stops everything else in it: "
-    "make the function async, or run it with asyncio.to_thread()"
-)
 
-
-def guard(plan: Plan, fn: Callable[..., Any], on_awaitable: OnAwaitable) -> Callable[..., Any]:
+def guard(  # noqa: C901
+    plan: Plan, fn: Callable[..., Any], on_awaitable: OnAwaitable, *, may_be_async: bool
+) -> Callable[..., Any]:
     """`fn` under the plan. What it returns is handed to `on_awaitable` if it turns out to be awaitable."""
-    around, enter, leave = current.get, current.set, current.reset
-    listeners, checked, plain = plan.listeners, plan.rejects is not None, plan.plain
+    around, enter, leave, plain, checks = current.get, current.set, current.reset, plan.plain, plan.checks
     last_type: type | None = GeneratorType  # a function mostly returns one type; asking it once is enough
+    admits = plan.gate is not None  # a function that turns out to return awaitables is admitted where they are awaited
 
-    def guarded(*args: Any, **kwargs: Any) -> Any:
-        nonlocal last_type
+    def guarded(*args: Any, **kwargs: Any) -> Any:  # noqa: C901  # flat: on this path each call of a function is felt
+        nonlocal last_type, admits
         call = Call()  # as open_call() does it, without the price of a call
-        call.plan, call.outer, call.made, call.ended = plan, around(), None, False
-        if plain and call.outer is None:
-            call.started_at = monotonic()
-        else:
+        call.plan, call.outer, call.made, call.passage, call.ended = plan, around(), None, None, False
+        call.started_at = monotonic()
+        if not plain or call.outer is not None:
             open_inside(call)
         token = enter(call)
         try:
             while True:
+                if admits:
+                    admit(call, args, kwargs, look_first=may_be_async and last_type is GeneratorType)
                 try:
                     result = fn(*args, **kwargs)
                     if type(result) is not last_type or last_type is GeneratorType:
                         if is_awaitable(result):
-                            return on_awaitable(result, args, kwargs, call)
+                            admits = False
+                            return on_awaitable(result, args, kwargs, undone(call))
                         last_type = type(result)
-                    if checked or listeners:
+                    if checks or plan.listeners:
                         accept(call, result)
                     return result
                 except Exception as error:
@@ -63,6 +73,8 @@ def guard(plan: Plan, fn: Callable[..., Any], on_awaitable: OnAwaitable) -> Call
                     raise
         finally:
             call.ended = True
+            if plan.gate is not None:
+                drop(call)
             leave(token)
 
     return guarded
@@ -85,8 +97,7 @@ def pause(call: Call, handled: BaseException | None = None, *, block: bool = Fal
         wait(call, pending.answer.delay)
         resume(call, pending)
     except BaseException as leaving:
-        if not isinstance(leaving, Exception):
-            cancelled(call, waiting=True)
+        not_sent(call, leaving)
         raise
 
 
@@ -99,12 +110,6 @@ def wait(call: Call, delay: float) -> None:
     if is_awaitable(slept):
         close(slept)
         raise UsageError("sleep= is async, but this call is blocking: give it a plain function such as time.sleep")
-
-
-def in_event_loop() -> bool:
-    """Whether an asyncio loop runs in this thread; asyncio is not loaded for the question."""
-    asyncio = sys.modules.get("asyncio")
-    return asyncio is not None and asyncio._get_running_loop() is not None  # noqa: SLF001  # public, despite its name
 
 
 def close(awaitable: object) -> None:

@@ -16,11 +16,13 @@ from types import TracebackType
 from typing import Any, Unpack
 
 from forbear._aio import driver as asyncio_driver
-from forbear._runtime.call import Call, Plan, open_call
+from forbear._aio.admission import admit
+from forbear._runtime.call import Call, Plan, drop, open_call
 from forbear._runtime.on_asyncio import NEEDS_ASYNCIO
 from forbear._runtime.scope import Ambient, current
 from forbear._runtime.steps import accept, cancelled, fail
 from forbear._sync import driver as blocking_driver
+from forbear._sync.admission import admit as admit_blocking
 from forbear.calls.current import Attempt
 from forbear.calls.options import BlockOptions, plan_of
 from forbear.errors import UsageError
@@ -45,6 +47,8 @@ class BlockAttempt(Attempt):
     def __enter__(self) -> BlockAttempt:
         if self._is_async:
             raise TypeError("inside `async for` write `async with attempt:`, so that the attempt can be cut in time")
+        if self._call.plan.gate is not None:
+            admit_blocking(self._call, (), {})
         self._enter()
         return self
 
@@ -71,7 +75,10 @@ class BlockAttempt(Attempt):
     async def __aenter__(self) -> BlockAttempt:
         if not self._is_async:
             raise TypeError("inside a plain `for` write `with attempt:`; for `async with` loop with `async for`")
+        if self._call.plan.gate is not None:
+            await admit(self._call, (), {})
         if not asyncio_driver.begin(self._call):
+            drop(self._call)
             raise RuntimeError(NEEDS_ASYNCIO)
         self._enter()
         return self
@@ -106,6 +113,7 @@ class BlockAttempt(Attempt):
 
     def _over(self) -> None:
         """The call ends with this round."""
+        drop(self._call)
         self.handled = None
         self._call.ended = True
 
@@ -144,6 +152,12 @@ class Rounds:
         self._plan = plan
         self._call: Call | None = None
         self._block: BlockAttempt | None = None
+
+    def __del__(self) -> None:
+        """A loop that is left after a failed round sends no retry: what that has paid goes back."""
+        passage = None if self._call is None else self._call.passage
+        if passage is not None:
+            passage.refund()
 
     def __iter__(self) -> Rounds:
         return self

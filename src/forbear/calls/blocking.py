@@ -43,5 +43,5 @@ def guard(plan: Plan, fn: Callable[..., Any], fallback: Fallback | None) -> Call
         driver.close(first)
         raise UsageError(f"{plan.name} returned an awaitable, which retry_sync can't await: use retry")
 
-    guarded = driver.guard(plan, fn, refuse_awaitable)
+    guarded = driver.guard(plan, fn, refuse_awaitable, may_be_async=False)
     return guarded if fallback is None else with_fallback(guarded, plan, fallback)

@@ -10,12 +10,13 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from forbear._runtime.call import Call, Plan
 from forbear._runtime.telling import log_mistake
 from forbear._runtime.world import REAL, Clock, Sleep, World
 from forbear.calls.callables import is_coroutine_function
+from forbear.calls.guarding import guards_of
 from forbear.classify.failures import Classifier, classify, is_retryable
 from forbear.classify.groups import with_origins
 from forbear.core.backoff import Backoff, Jitter
@@ -25,6 +26,13 @@ from forbear.core.policy import LateBackoff, Policy, RetryAfterMode
 from forbear.core.validation import Seconds, flag
 from forbear.errors import ApiError, CircuitOpenError, ResultRejected, UsageError, already_retried
 from forbear.observe.hooks import listeners
+
+if TYPE_CHECKING:  # a blocking call must not load what only async code needs
+    from forbear.upstream.breaker import CircuitBreaker
+    from forbear.upstream.budget import RetryBudget
+    from forbear.upstream.guards import Tokens
+    from forbear.upstream.limiter import RateLimiter
+    from forbear.upstream.service import Service
 
 Retryable = Callable[[Exception], bool] | type[Exception] | tuple[type[Exception], ...] | Classifier
 
@@ -58,6 +66,11 @@ class BlockOptions(PolicyOptions, total=False):
     sleep: Sleep | None
     rng: Clock | None
     clock: Clock | None
+    upstream: Service | None
+    tokens: Tokens
+    budget: RetryBudget | None
+    breaker: CircuitBreaker | None
+    limiter: RateLimiter | None
 
 
 class Options(BlockOptions, total=False):
@@ -88,6 +101,9 @@ _MEANT = {
     "delay": "base, or backoff=constant(seconds)",
     "before_sleep": "on_retry",
     "on_backoff": "on_retry",
+    "circuit": "breaker",
+    "rate_limiter": "limiter",
+    "retry_budget": "budget",
 }
 
 
@@ -129,6 +145,7 @@ def _plan_of(name: str, options: Mapping[str, Any]) -> Plan:
         world=_world(options.get("clock"), options.get("rng")),
         sleep=options.get("sleep"),
         listeners=listeners,
+        gate=guards_of(options),
     )
 
 
@@ -178,7 +195,7 @@ def _judge(retryable: Retryable, idempotent: bool) -> Callable[[Exception, Call,
 def _answer(rule: Callable[[Exception], bool], error: Exception, failure: Failure) -> bool:
     """What the rule says. The default one says what the verdict says, but of `ApiError`; a broken one says no."""
     if rule is is_retryable:
-        return is_retryable(error) if isinstance(error, ApiError) else failure.transient
+        return is_retryable(error) if isinstance(error, (ApiError, BaseExceptionGroup)) else failure.transient
     try:
         return bool(rule(error))
     except Exception as mistake:

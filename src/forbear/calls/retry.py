@@ -81,9 +81,11 @@ def guard(plan: Plan, fn: Callable[..., Any], fallback: Fallback | None) -> Call
         return guard_async(plan, fn, fallback)
 
     def go_on(first: Awaitable[Any], args: tuple[Any, ...], kwargs: dict[str, Any], begun: Call) -> Any:
-        return guard_async(plan, _first_then(first, fn), fallback, begun)(*args, **kwargs)
+        made = [first]
+        going_on = guard_async(plan, _first_then(made, fn), fallback, begun)(*args, **kwargs)
+        return going_on if plan.gate is None else _awaited(going_on, made)
 
-    guarded = blocking_driver.guard(plan, fn, go_on)
+    guarded = blocking_driver.guard(plan, fn, go_on, may_be_async=True)
     return guarded if fallback is None else with_fallback(guarded, plan, fallback)
 
 
@@ -108,9 +110,17 @@ def _awaitable_only(fn: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _first_then(first: Awaitable[Any], fn: Callable[..., Any]) -> Callable[..., Any]:
+async def _awaited(going_on: Awaitable[Any], made: list[Awaitable[Any]]) -> Any:
+    """The call's result. An awaitable whose attempt is not let through is closed: nobody will await it."""
+    try:
+        return await going_on
+    finally:
+        for left in made:
+            blocking_driver.close(left)
+
+
+def _first_then(made: list[Awaitable[Any]], fn: Callable[..., Any]) -> Callable[..., Any]:
     """`fn`, whose first call has already been made."""
-    made = [first]
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return made.pop() if made else fn(*args, **kwargs)

@@ -5,10 +5,13 @@ The classifier itself is pure; dates that a server names are read against the wa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from forbear._runtime.scope import around, world_of
-from forbear.classify import failures
+from forbear.classify import failures, limits
 from forbear.core.events import RetryState
 from forbear.core.failure import Failure
+from forbear.core.rate import Limit
 
 
 def classify(error: BaseException, *, idempotent: bool = True) -> Failure:
@@ -22,6 +25,14 @@ def classify(error: BaseException, *, idempotent: bool = True) -> Failure:
 def retry_after_of(error: BaseException) -> float | None:
     """The server's minimum wait in seconds that an error carries, in any of the forms in use; None without one."""
     return failures.retry_after_of(error, wall_clock())
+
+
+def read_limits(headers: Mapping[str, str], now: float | None = None) -> tuple[Limit, ...]:
+    """The limits that a response's headers report: what is allowed, what is left, when it is full again.
+
+    `now`: epoch seconds, for resets that are dates; None: as the wall clock says.
+    """
+    return limits.read_limits(headers, wall_clock() if now is None else now)
 
 
 def describe(state: RetryState) -> str:

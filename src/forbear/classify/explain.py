@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from forbear.classify.failures import Classifier
-from forbear.classify.providers import ALL, transports
+from forbear.classify.providers import ALL, disputed, transports
 from forbear.classify.rules import Rule
 from forbear.classify.status import executed_by_status, kind_of_status
 from forbear.core.failure import PERMITS, Failure, Kind
@@ -54,7 +54,8 @@ def page() -> str:
         "## Kinds\n\n" + _table(("kind", "retried", "may have been done"), map(_kind_row, Kind)),
         "## Codes, texts and classes\n\n" + _table(_RULE_HEAD, map(_rule_row, sorted(ALL, key=_order))),
         "## Statuses\n\n" + _table(("status", "kind", "retried", "may have been done"), map(_status_row, _STATUSES)),
-        "## Classes of network failures\n\n" + _table(_CLASS_HEAD, map(_class_row, transports.ROWS)),
+        "## Classes of network failures\n\n" + _NETWORK + _table(_CLASS_HEAD, map(_class_row, transports.ROWS)),
+        "## Disputed\n\n" + _DISPUTED + _table(_CHOICE_HEAD, map(_choice_row, disputed.CHOICES)),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -67,21 +68,26 @@ This page is made from the data that `classify` reads: `forbear explain-error --
 
 Facts are believed in this order: a code (or text, or class) that a rule names; the server's own `x-should-retry`, which
 never overrules a permanent code; the status; the class of a network failure, made more exact by what it came from; then
-what the error was made from (`__cause__`). Of several rules that match, the one that names more wins; of equals, the
-permanent one. Of a group of errors every one must be transient. What nothing is known about is permanent.
+what the error was made from (`__cause__`). Of several rules that match, the one that names more wins: a text more than
+a code, a code more than a status, a status more than a class; of two classes, the one nearer to the error's own; of
+equals, the permanent one. Of a group of errors every one must be transient. What nothing is known about is permanent.
 
-Where sources disagree, this is what is chosen and why:
+Waits in prose ("try again in 20s") are not read: prose is no contract. A bare RESOURCE_EXHAUSTED of gRPC is not
+retried: it may be a message that is too large."""
 
-- A reset of a rate limit is waited for in full where its limit is used up: a little late beats another refusal.
-- `Retry-After: 0` is a value: come back at once, after the backoff that the policy draws.
-- A quota per day, or of zero, is spent, even where the same answer names a wait of seconds.
-- A 409 is retried (it mostly is a lock or a race), but not Anthropic's `conflict_error`.
-- Waits in prose ("try again in 20s") are not read: prose is no contract.
-- A host that has no name (EAI_NONAME) is retried: resolvers flap, and the deadline bounds it.
-- JSON that can't be read is a mistake like any `ValueError`, and is not retried.
-- 423, 499, 501 and 505 are not retried; a bare RESOURCE_EXHAUSTED of gRPC may be a message that is too large."""
+_NETWORK = """\
+"May have been done" is "no" also for an error that was raised while a connection was being made, the handshake of TLS
+included; for a stream that the peer of HTTP/2 refused; and wherever that is true of what a library made its error from.
+The `ProxyError` of httpx begins with the status that the proxy answered: one that may pass is a refused connection.
+
+"""
+_DISPUTED = """\
+Documents, libraries and users say different things of these. Each is tested on the real error of the real library.
+
+"""
 
 _RULE_HEAD = ("library", "matches", "kind", "retried", "source")
+_CHOICE_HEAD = ("case", "what comes", "retried", "why")
 _CLASS_HEAD = ("library", "classes", "kind", "retried", "may have been done")
 
 
@@ -109,8 +115,14 @@ def _status_row(status: int) -> tuple[str, ...]:
 def _class_row(row: transports.Row) -> tuple[str, ...]:
     permit = PERMITS[row.kind]
     classes = ", ".join(row.classes)
-    done = (row.executed or permit.executed) + ("; made exact by its cause" if row.generic else "")
+    more = {"status": "; made exact by its text", "event": "; no for a refused stream"}.get(row.carries, "")
+    done = (row.executed or permit.executed) + ("; made exact by its cause" if row.generic else more)
     return (", ".join(row.packages), classes, row.kind.value, _yes(permit.transient), done)
+
+
+def _choice_row(choice: disputed.Choice) -> tuple[str, ...]:
+    waits = "" if choice.wait is None else f", after {choice.wait:g} s"
+    return (choice.case, choice.comes, _yes(choice.retried) + waits, choice.why)
 
 
 def _yes(fact: bool) -> str:

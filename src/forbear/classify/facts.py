@@ -8,10 +8,10 @@ never raises. Must never decide what a fact means.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
-from typing import Any, NamedTuple, TypeGuard
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeGuard
 
+from forbear.classify.attributes import attribute, attributes_of, called, descent_of, tried
 from forbear.classify.hints import hint_of
 
 MAX_BODY = 65_536  # bytes of a body that are read: an error says what it is early
@@ -21,84 +21,105 @@ _OWN_STATUS = ("provider_status_code", "status_code", "code", "http_status", "st
 _NO_HTTP = frozenset({"aiosmtplib", "smtplib", "ftplib", "nntplib", "clickhouse_driver", "clickhouse_connect"})
 _RESPONSE_STATUS = ("status_code", "status")
 _UNREAD = object()
+_CODES = ("error_code", "code", "type", "error_type")
+# Attributes of which a part is a code: of google, azure and websockets; of a state of a database it is all of it.
+_PARTS = {"sqlstate": "", "grpc_status_code": "name", "error": "code", "rcvd": "code"}
+# Attributes that no status, header, body or code is read from. Errors of the network have no others.
+_SILENT = frozenset(
+    {"inner_exception", "message", "original_exception", "os_error", "reason", "request", "retry_after"}
+)
 _BODIES = ("body", "details", "json_body", "http_body", "error")
-
-
-def attribute(owner: object, name: str) -> Any:
-    """An attribute, or None: libraries compute some of theirs, and may fail at it."""
-    try:
-        return getattr(owner, name, None)
-    except Exception:
-        return None
+# The headers that anything is read from, besides those of rate limits. The others are passed over unread.
+_NOTED = frozenset({
+    "date", "grpc-retry-pushback-ms", "grpc-status-details-bin", "ratelimit", "retry-after", "retry-after-ms",
+    "stripe-should-retry", "x-amz-retry-after", "x-ms-retry-after-ms", "x-should-retry",
+})  # fmt: skip
+_NOTED_BYTES = {name.encode(): name for name in _NOTED}
+Reader = Callable[[Mapping[str, Any]], float | None]
 
 
 class Facts:
-    """The facts of one error. `now` is the wall clock, in epoch seconds.
+    """The facts of one error. `now` is the wall clock, in epoch seconds; `readers` are asked for hints in the body.
 
+    own: the attributes that may tell something, as they are.
     packages: the packages that the error's classes come from, the most specific first: "google.genai", "google".
     class_names: the names of its classes with their package: "httpx.ReadTimeout".
+    library: the package that the error's own class comes from; None for Python's own.
     status: the HTTP status of a failure (400 to 599), or None; where several places disagree, the first wins.
-    headers: names in lower case, of a repeated one the last.
+    headers: those that tell something, with names in lower case, of a repeated one the last.
     body: Python data, mostly a dict, or None.
     codes: all that names the error for machines, in lower case, the most telling first.
     """
 
-    __slots__ = ("_hint", "_message", "body", "class_names", "codes", "error", "headers", "now", "packages", "status")
+    __slots__ = (
+        "_hint", "_message", "body", "class_names", "codes", "error", "headers", "library", "now", "own", "packages",
+        "readers", "status",
+    )  # fmt: skip
 
-    def __init__(self, error: BaseException, now: float | None = None) -> None:
+    def __init__(self, error: BaseException, now: float | None = None, readers: tuple[Reader, ...] = ()) -> None:
         self.error = error
         self.now = now
+        self.readers = readers
         kind: Any = type(error)
-        self.packages, self.class_names = descent_of(kind)
+        self.packages, self.class_names, self.library = descent_of(kind)
+        self.own = attributes_of(error)
         self._hint: Any = _UNREAD
         self._message: str | None = None
-        response = attribute(error, "response")
-        self.headers = headers_of(self, response)
-        self.body = body_of(error, response)
+        self.headers: dict[str, str] = {}
+        self.body: Any = None
+        self.status: int | None = None
         self.codes: tuple[str, ...] = ()
-        if self._status_is_made_up():
-            told = status_in(attribute(error, "provider_status_code"))
+        if not self.own.keys() <= _SILENT:
+            self._read(self.own)
+
+    def _read(self, own: dict[str, Any]) -> None:
+        """Each fact by itself: where one can't be read, the others still say what they say."""
+        response = own.get("response")
+        if response is not None and tried(is_mapping, response):
+            response = own["response"] = tried(dict, response)  # botocore's; from here on it is the body, too
+        headers = tried(headers_of, own, response, self.packages)
+        self.headers = headers or {}
+        self.body = tried(body_of, own, response)
+        if self._status_is_made_up(headers):
+            told = status_in(own.get("provider_status_code"))
             self.status = None if told == 500 else told  # litellm says 500 where it does not know
         else:
-            self.status = None if _NO_HTTP.intersection(self.packages) else status_of(error, response, self.body)
-            self.codes = codes_of(error, self.body, self.packages)
-
-    @property
-    def library(self) -> str | None:
-        """The package that the error's own class comes from; None for Python's own."""
-        roots = [package for package in self.packages if "." not in package]
-        return self.packages[0] if "google" in roots else roots[0] if roots else None
+            if _NO_HTTP.isdisjoint(self.packages):
+                self.status = tried(status_of, own, response, self.body)
+            self.codes = tried(codes_of, own, self.body, self.packages) or ()
 
     def is_of(self, package: str) -> bool:
         """Whether a class of the error comes from this package."""
         return package in self.packages
 
-    def _status_is_made_up(self) -> bool:
+    def _status_is_made_up(self, headers: dict[str, str] | None) -> bool:
         """Two libraries give a status and codes to failures that no server answered: there are no headers then."""
         if "litellm" in self.packages:
-            return not self.headers
-        return "aiohttp" in self.packages and attribute(self.error, "headers") is None
+            return headers is None
+        return "aiohttp" in self.packages and "headers" not in self.own
 
     @property
     def inside_answer(self) -> bool:
         """Whether the failure came inside an answer that had begun with a status of success."""
-        response = attribute(self.error, "response")
+        response = self.own.get("response")
         for owner, name in ((response, "status_code"), (response, "status"), (self.error, "status_code")):
             wire = attribute(owner, name)
             if isinstance(wire, int) and not isinstance(wire, bool):
                 return wire < 400
-        return self.status is not None and self.status == status_in_body(self.body)
+        return self.status is not None and self.status == tried(status_in_body, self.body)
 
     @property
     def repeated(self) -> bool:
         """Whether the library has made the request more than once by itself: an earlier one may have been done."""
-        response = attribute(self.error, "response")
-        if is_mapping(response):
+        response = self.own.get("response")
+        if type(response) is dict:
             metadata = response.get("ResponseMetadata")
             return is_mapping(metadata) and metadata.get("RetryAttempts", 0) not in (0, None)
-        request = attribute(self.error, "request") or attribute(response, "request")
+        request = self.own.get("request") or attribute(response, "request")
         headers = attribute(request, "headers")
-        if attribute(headers, "raw") is None:
+        if headers is None:
+            return False
+        if not hasattr(type(headers), "raw"):
             headers = read_headers(headers)
         return headers.get("x-stainless-retry-count", "0") not in ("0", "")
 
@@ -106,27 +127,28 @@ class Facts:
     def message(self) -> str:
         """What the error says for people, in lower case. Only rules of one provider may look at it."""
         if self._message is None:
-            self._message = message_of(self.error, self.body)
+            self._message = tried(message_of, self.error, self.own, self.body) or ""
         return self._message
 
     @property
     def hint(self) -> float | None:
         """The server's own wait in seconds, or None."""
         if self._hint is _UNREAD:
-            self._hint = hint_of(self)
+            self._hint = tried(hint_of, self)
         return self._hint  # type: ignore[no-any-return]
 
 
-def status_of(error: BaseException, response: object, body: object) -> int | None:
+def status_of(own: Mapping[str, Any], response: object, body: object) -> int | None:
     """The status of a failure, wherever it lies."""
-    if is_mapping(response):
+    if type(response) is dict:
         metadata = response.get("ResponseMetadata")
         return status_in(metadata.get("HTTPStatusCode")) if is_mapping(metadata) else None
     for name in _OWN_STATUS:
-        found = status_in(attribute(error, name))
-        if found is not None:
-            return found
-    for owner in (response, attribute(error, "raw_response")):
+        if name in own:
+            found = status_in(own[name])
+            if found is not None:
+                return found
+    for owner in (response, own.get("raw_response")):
         if owner is not None:
             for name in _RESPONSE_STATUS:
                 found = status_in(attribute(owner, name))
@@ -135,79 +157,65 @@ def status_of(error: BaseException, response: object, body: object) -> int | Non
     return status_in_body(body)
 
 
-def headers_of(facts: Facts, response: object) -> dict[str, str]:
-    """The headers of an error, its response, or what its library keeps of them. Empty where there are none."""
-    error = facts.error
-    if is_mapping(response):
+def headers_of(own: Mapping[str, Any], response: object, packages: tuple[str, ...]) -> dict[str, str] | None:
+    """The headers of note of an error, its response, or what its library keeps of them. None where there are none."""
+    if type(response) is dict:
         metadata = response.get("ResponseMetadata")
-        return read_headers(metadata.get("HTTPHeaders")) if is_mapping(metadata) else {}
-    if "grpc" in facts.packages:
-        return read_headers(called(attribute(error, "trailing_metadata")))
-    for owner in (response, error, attribute(error, "raw_response")):
-        found = read_headers(attribute(owner, "headers"))
-        if found:
-            return found
-    return read_headers(attribute(error, "litellm_response_headers"))
+        return noted_headers(metadata.get("HTTPHeaders")) if is_mapping(metadata) else None
+    if "grpc" in packages:
+        return noted_headers(called(own.get("trailing_metadata")))
+    found = None if response is None else noted_headers(attribute(response, "headers"))
+    if found is None and "headers" in own:
+        found = noted_headers(own["headers"])
+    if found is None and "raw_response" in own:
+        found = noted_headers(attribute(own["raw_response"], "headers"))
+    return noted_headers(own.get("litellm_response_headers")) if found is None else found
 
 
-def body_of(error: BaseException, response: object) -> Any:
+def body_of(own: Mapping[str, Any], response: object) -> Any:
     """The body of an error as Python data, or None."""
-    if is_mapping(response):
+    if type(response) is dict:
         return response
     for name in _BODIES:
-        found = data_in(attribute(error, name))
-        if found is not None:
-            return found
+        if name in own:
+            found = data_in(own[name])
+            if found is not None:
+                return found
     # Both httpx and requests keep a body there once it has been read; asking for it otherwise could read it now.
-    return data_in(attribute(response, "_content"))
+    return None if response is None else data_in(attribute(response, "_content"))
 
 
-def codes_of(error: BaseException, body: object, packages: tuple[str, ...]) -> tuple[str, ...]:
+def codes_of(own: Mapping[str, Any], body: object, packages: tuple[str, ...]) -> tuple[str, ...]:
     """All that names the error for machines, in lower case, the most telling first."""
     found: dict[str, None] = {}
-    for value in (*own_codes(error, packages), *body_codes(body)):
-        if type(value) is str or (isinstance(value, (str, int)) and not isinstance(value, bool)):
-            text = str.__str__(value) if isinstance(value, str) else str(value)  # also of an enum's member
-            if len(text) < 100:
-                found.setdefault(text.lower())
+    told = (
+        [*own_codes(own, packages), *(tried(body_codes, body) or ())] if body is not None else own_codes(own, packages)
+    )
+    for value in told:
+        text = value if type(value) is str else tried(_odd_code, value)
+        if text is not None and len(text) < 100:
+            found[text.lower()] = None
     return tuple(found)
 
 
-def message_of(error: BaseException, body: object) -> str:
+def _odd_code(value: object) -> str | None:
+    """The text of a number, or of an enum's member; None for what can be no code."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def message_of(error: BaseException, own: Mapping[str, Any], body: object) -> str:
     """What an error says for people, in lower case, within the bound."""
-    for value in (message_in(body), attribute(error, "message")):
+    for value in (tried(message_in, body), own.get("message")):
         if isinstance(value, str) and value:
             return value[:MAX_TEXT].lower()
-    try:
-        return str(error)[:MAX_TEXT].lower()
-    except Exception:
-        return ""
+    return str(error)[:MAX_TEXT].lower()
 
 
 def is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
     """Whether a value is a dict or the like; a dict is told without the price of an abstract class."""
     return type(value) is dict or (value is not None and type(value) is not str and isinstance(value, Mapping))
-
-
-class Descent(NamedTuple):
-    """What a class comes from: see `Facts.packages` and `Facts.class_names`."""
-
-    packages: tuple[str, ...]
-    names: tuple[str, ...]
-
-
-@lru_cache(maxsize=1_024)  # bounded: botocore makes classes at run time
-def descent_of(kind: Any) -> Descent:
-    """The packages and names of a class and its parents."""
-    packages: dict[str, None] = {}
-    names: list[str] = []
-    for one in kind.__mro__[:-3]:
-        parts = one.__module__.split(".")
-        names.append(f"{parts[0]}.{one.__name__}")
-        if parts[0] != "builtins":
-            packages.setdefault(".".join(parts[:2]), None)
-            packages.setdefault(parts[0], None)
-    return Descent(tuple(packages), tuple(names))
 
 
 def status_in(value: object) -> int | None:
@@ -217,17 +225,42 @@ def status_in(value: object) -> int | None:
     return None
 
 
+def pairs_of(headers: object) -> Iterable[tuple[Any, Any]]:
+    """The pairs of headers of any kind; without any where there are none. May raise while it is read."""
+    if headers is None:
+        return ()
+    pairs: Any = attribute(headers, "raw") or headers
+    if not isinstance(pairs, list):
+        pairs = pairs.items() if hasattr(pairs, "items") else pairs
+    return pairs  # type: ignore[no-any-return]
+
+
 def read_headers(headers: object) -> dict[str, str]:
     """Headers of any mapping or list of pairs, text or bytes; never raises."""
-    if headers is None:
-        return {}
-    pairs: Any = attribute(headers, "raw") or headers
     try:
-        if not isinstance(pairs, list):
-            pairs = pairs.items() if hasattr(pairs, "items") else pairs
-        return {as_text(name).lower(): as_text(value) for name, value in pairs}
+        return {as_text(name).lower(): as_text(value) for name, value in pairs_of(headers)}
     except Exception:
         return {}
+
+
+def noted_headers(headers: object) -> dict[str, str] | None:
+    """Those headers that tell something; None where there are no headers, or none that can be read."""
+    found: dict[str, str] = {}
+    key: Any = None
+    try:
+        for name, value in pairs_of(headers):
+            if type(name) is bytes:
+                key = name.lower()
+                if key in _NOTED_BYTES or b"ratelimit-" in key:
+                    text = value.decode("latin-1") if type(value) is bytes else as_text(value)
+                    found[_NOTED_BYTES.get(key) or key.decode("latin-1")] = text
+            else:
+                key = as_text(name).lower()
+                if key in _NOTED or "ratelimit-" in key:
+                    found[key] = as_text(value)
+    except Exception:
+        return None
+    return None if key is None else found
 
 
 def as_text(value: object) -> str:
@@ -251,28 +284,17 @@ def data_in(value: object) -> Any:
     return None
 
 
-def own_codes(error: BaseException, packages: tuple[str, ...]) -> Iterator[object]:
+def own_codes(own: Mapping[str, Any], packages: tuple[str, ...]) -> list[object]:
     """Codes that an error carries as attributes."""
-    for name in ("error_code", "code", "type", "error_type"):
-        yield attribute(error, name)
-    for name in ("status", "status_code"):  # in a few libraries these are words
-        value = attribute(error, name)
-        yield value if isinstance(value, str) else None
-    state = attribute(error, "sqlstate")
-    yield f"sqlstate {state}" if isinstance(state, str) else None
+    found: list[object] = [own[name] for name in _CODES if name in own]
+    found += [own[name] for name in ("status", "status_code") if isinstance(own.get(name), str)]  # words, in a few
     if "grpc" in packages:  # it has a method there
-        yield attribute(called(attribute(error, "code")), "name")
-    yield attribute(attribute(error, "grpc_status_code"), "name")
-    yield attribute(attribute(error, "error"), "code")  # azure-core
-    yield attribute(attribute(error, "rcvd"), "code")  # websockets
-
-
-def called(method: object) -> object:
-    """What a method without arguments gives, or None."""
-    try:
-        return method() if callable(method) else None
-    except Exception:
-        return None
+        found.append(attribute(called(own.get("code")), "name"))
+    if own.keys().isdisjoint(_PARTS):
+        return found
+    if isinstance(own.get("sqlstate"), str):
+        found.append(f"sqlstate {own['sqlstate']}")
+    return found + [attribute(own[name], part) for name, part in _PARTS.items() if name in own and part]
 
 
 def status_in_body(body: object) -> int | None:
@@ -284,41 +306,38 @@ def status_in_body(body: object) -> int | None:
     )
 
 
-def body_codes(body: object) -> Iterator[object]:
+def body_codes(body: object) -> list[object]:
     """Codes in a body, in the shapes that providers use."""
-    if isinstance(body, list):
-        yield from detail_codes(body)
     if not is_mapping(body):
-        return
+        return tried(detail_codes, body) or [] if isinstance(body, list) else []
+    found: list[object] = []
     error = body.get("error", body.get("Error"))
-    for part in (error, body):
-        if is_mapping(part):
-            details = part.get("details")
-            if is_mapping(details):
-                yield details.get("error_code")
-            elif isinstance(details, list):
-                yield from detail_codes(details)
-            for name in ("metadata", "innererror"):
-                inner = part.get(name)
-                if is_mapping(inner):
-                    yield from (inner.get("error_type"), inner.get("limit_source"), inner.get("code"))
-            for name in ("code", "Code", "type", "status", "error_type", "__type"):
-                yield part.get(name)
+    for part in (error, body) if is_mapping(error) else (body,):
+        if "details" in part:
+            details = part["details"]
+            found += [details.get("error_code")] if is_mapping(details) else tried(detail_codes, details) or []
+        for name in ("metadata", "innererror"):
+            if name in part and is_mapping(part[name]):
+                found += map(part[name].get, ("error_type", "limit_source", "code"))
+        found += [part[name] for name in ("code", "Code", "type", "status", "error_type", "__type") if name in part]
+    return found
 
 
-def detail_codes(details: Iterable[object]) -> Iterator[object]:
+def detail_codes(details: object) -> list[object]:
     """Reasons and quotas in the details of a google.rpc.Status."""
-    for detail in list(details)[:16]:
+    found: list[object] = []
+    for detail in details[:16] if isinstance(details, list) else ():
         if is_mapping(detail):
-            yield detail.get("reason")
+            found.append(detail.get("reason"))
             violations = detail.get("violations")
             for violation in violations[:16] if isinstance(violations, list) else ():
                 if is_mapping(violation):
                     quota = violation.get("quotaId")
                     if isinstance(quota, str) and "perday" in quota.lower():
-                        yield "quota per day"
+                        found.append("quota per day")
                     if str(violation.get("quotaValue", "")) == "0":
-                        yield "quota of zero"
+                        found.append("quota of zero")
+    return found
 
 
 def message_in(body: object) -> object:

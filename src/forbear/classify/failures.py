@@ -13,10 +13,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
+from forbear.classify.attributes import attribute, tried
 from forbear.classify.dates import plain_number
-from forbear.classify.facts import Facts
+from forbear.classify.doubts import Doubts, warn_of
+from forbear.classify.facts import Facts, Reader, status_in
 from forbear.classify.groups import MOST_IN_GROUPS, leaves, made_from
-from forbear.classify.network import UNREACHABLE, Transport, errno_of, transport_of
+from forbear.classify.network import UNREACHABLE, Transport, errno_of, nothing_was_sent, transport_of
 from forbear.classify.providers import ALL
 from forbear.classify.rules import Rule, RuleBook
 from forbear.classify.status import TOOLKIT, executed_by_status, kind_of_status
@@ -40,15 +42,35 @@ class Verdict(NamedTuple):
     facts: Facts
 
 
+class _Answer(Exception):
+    """Stands in for the error that a client would have made of a failed answer."""
+
+    def __init__(self, response: object) -> None:
+        super().__init__()
+        self.response = response
+
+
 class Classifier:
     """Tells what errors mean. `rules` are asked before the ones that forbear brings, and overrule them.
 
-    Calling it tells whether an error is transient, so it can be given as `retryable=`.
+    `hints` are functions of an answer's body, as a mapping, that give the seconds which it asks to wait, or None; they
+    are asked before all other places. One that raises, or gives what is no wait, has found nothing.
+    A rule that names a class which does not exist is told by a UserWarning: at once where it looks like a slip of the
+    pen, else when the first error of that package comes which no rule matches.
+
+    Calling it tells whether an error is transient, so it can be given as `retryable=`. Raises ValueError if a reader
+    of hints is no function.
     """
 
-    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+    def __init__(self, rules: Iterable[Rule] = (), hints: Iterable[Reader] = ()) -> None:
         self._own = RuleBook(rules)
         self._book = _BOOK
+        self._readers = tuple(hints)
+        for reader in self._readers:
+            if not callable(reader):
+                raise ValueError(f"hints must be functions of a body, not {type(reader).__name__}")
+        self._doubts = Doubts(self._own.rules)
+        warn_of(self._doubts.at_once(), level=2)
 
     def __call__(self, error: BaseException) -> bool:
         """Whether the error is transient."""
@@ -70,18 +92,26 @@ class Classifier:
         if isinstance(error, BaseExceptionGroup):
             return self._of_group(error, idempotent, now, seen)
         if isinstance(error, ResultRejected):
-            return Failure(transient=True, kind=Kind.REJECTED_RESULT, executed="no", rule="a refused result")
+            return self._of_result(error.result, idempotent, now)
         if isinstance(error, (RetryError, CircuitOpenError)):
             return Failure(transient=False, safe_to_retry=idempotent, kind=Kind.GAVE_UP, rule="given up, or refused")
         if not isinstance(error, Exception):
             return Failure(transient=False, safe_to_retry=False, kind=Kind.CANCELLED, rule="it must leave")
-        facts = Facts(error, now)
+        facts = Facts(error, now, self._readers)
         verdict = self._verdict(facts)
         if verdict is not None:
             return _failure(verdict, idempotent)
         return self._of_origin(error, idempotent, now, seen) or Failure(
             transient=False, safe_to_retry=idempotent, retry_after=facts.hint, rule="nothing is known about it"
         )
+
+    def _of_result(self, result: object, idempotent: bool, now: float | None) -> Failure:
+        """A refused result. One that is a failed answer itself (a response with status 503) is judged as its error."""
+        status = tried(status_in, attribute(result, "status_code")) or tried(status_in, attribute(result, "status"))
+        if status is None:
+            return Failure(transient=True, kind=Kind.REJECTED_RESULT, executed="no", rule="a refused result")
+        verdict = self._judged(_Answer(result), idempotent, now, set())
+        return replace(verdict, transient=True, rule=f"a refused result: {verdict.rule}")
 
     def _of_group(
         self, group: BaseExceptionGroup[BaseException], idempotent: bool, now: float | None, seen: set[int]
@@ -114,7 +144,8 @@ class Classifier:
                 continue  # it has led here
             if isinstance(origin, (BaseExceptionGroup, RetryError, CircuitOpenError)):
                 return self._judged(origin, idempotent, now, seen)
-            verdict = self._verdict(Facts(origin, now)) if isinstance(origin, Exception) else None
+            its = Facts(origin, now, self._readers) if isinstance(origin, Exception) else None
+            verdict = self._verdict(its) if its is not None else None
             if verdict is not None:
                 return replace(_failure(verdict, idempotent), rule=f"made from: {verdict.rule}")
         return None
@@ -130,7 +161,11 @@ class Classifier:
             return Verdict(Kind.CONNECTION_REFUSED, True, "no", "the network is unreachable", facts)
         if transport is None:
             return None
-        return self._exact(transport, facts) if transport.generic else _by_class(transport, facts)
+        if transport.generic:
+            return self._exact(transport, facts)
+        if nothing_was_sent(transport, facts.error):
+            transport = transport._replace(executed="no")
+        return _by_class(transport, facts)
 
     def _exact(self, transport: Transport, facts: Facts) -> Verdict:
         """A class that says little, made exact by what the error came from.
@@ -141,8 +176,8 @@ class Classifier:
         for origin in made_from(facts.error, contexts=True):
             if isinstance(origin, (RetryError, CircuitOpenError)):
                 return Verdict(Kind.GAVE_UP, False, "maybe", "made from an error that was retried to the end", facts)
-            its = Facts(origin, facts.now)
-            rule = self._own.find(its) or self._book.find(its)
+            its = Facts(origin, facts.now, facts.readers)
+            rule = (self._own_rule(its) if self._own.rules else None) or self._book.find(its)
             if rule is not None:
                 return _by_rule(rule, facts)
             found = transport_of(origin)
@@ -150,12 +185,23 @@ class Classifier:
                 continue
             if found.kind is Kind.INSECURE:
                 return _by_class(found, facts)
-            executed: Executed = "no" if "no" in (best.executed, found.executed) else "maybe"
-            best = (found if best.generic else best)._replace(executed=executed)
+            if best.generic:
+                best, other = found, best
+            else:
+                other = found
+            if other.executed == "no":
+                best = best._replace(executed="no")
         return _by_class(best, facts)
 
+    def _own_rule(self, facts: Facts) -> Rule | None:
+        """The caller's own rule that decides, or None; then those that can't match as meant are told."""
+        rule = self._own.find(facts)
+        if rule is None and self._doubts:
+            tried(warn_of, self._doubts.about(facts), level=1)  # where warnings are errors, the verdict is the same
+        return rule
+
     def _verdict(self, facts: Facts) -> Verdict | None:
-        own = self._own.find(facts)
+        own = self._own_rule(facts) if self._own.rules else None
         if own is not None:
             return _by_rule(own, facts, "own rule: ")
         rule = self._book.find(facts)
@@ -215,20 +261,30 @@ def _failure(verdict: Verdict, idempotent: bool) -> Failure:
     )
 
 
+class _Default(Classifier):
+    """What `is_retryable` asks: an `ApiError` is judged by its status alone, by itself and in a group alike."""
+
+    def _judged(self, error: BaseException, idempotent: bool, now: float | None, seen: set[int]) -> Failure:
+        failure = super()._judged(error, idempotent, now, seen)
+        if not isinstance(error, ApiError):
+            return failure
+        status = failure.status
+        return replace(failure, transient=status is not None and (status in (408, 429) or status >= 500))
+
+
 _BOOK = RuleBook(ALL)
 _DEFAULT = Classifier()
+_RETRYABLE = _Default()
 classify = _DEFAULT.classify
 
 
 def is_retryable(error: BaseException) -> bool:
     """Whether the default rule retries the error.
 
-    Of `ApiError`: 408, 429 and every 5xx. Of everything else: what `classify` calls transient.
+    Of `ApiError`: 408, 429 and every 5xx. Of everything else: what `classify` calls transient. Of a group: if it
+    retries every error in it.
     """
-    if isinstance(error, ApiError):
-        status = status_code_of(error)
-        return status is not None and (status in (408, 429) or status >= 500)
-    return classify(error).transient
+    return _RETRYABLE.classify(error).transient
 
 
 def is_transient(error: BaseException) -> bool:
@@ -237,16 +293,19 @@ def is_transient(error: BaseException) -> bool:
     A permanent error code and the server's own word come first.
     """
     failure = classify(error)
-    if failure.status is None or not failure.transient or directive(Facts(error)) is not None:
+    facts = tried(Facts, error)
+    if failure.status is None or not failure.transient or facts is None or directive(facts) is not None:
         return failure.transient
     return failure.status in TOOLKIT
 
 
 def status_code_of(error: BaseException) -> int | None:
     """The HTTP status (400 to 599) that an error carries, or None."""
-    return Facts(error).status
+    facts = tried(Facts, error)
+    return None if facts is None else facts.status
 
 
 def retry_after_of(error: BaseException, now: float | None = None) -> float | None:
     """The server's minimum wait in seconds that an error carries, or None. `now` is the wall clock in epoch seconds."""
-    return Facts(error, now).hint
+    facts = tried(Facts, error, now)
+    return None if facts is None else facts.hint

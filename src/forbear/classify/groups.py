@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from forbear.classify.facts import attribute
+from forbear.classify.attributes import attributes_of, tried
 
 MOST = 32  # links that are followed
 MOST_IN_GROUPS = 1_000  # errors and groups that are judged; what is larger is permanent
@@ -58,20 +58,25 @@ def with_origins(error: BaseException) -> Iterator[BaseException]:
 
 
 def _links(error: BaseException, contexts: bool) -> list[BaseException]:
-    found: list[object] = [error.__cause__]
-    found += [attribute(error, name) for name in _LINKS]
-    if contexts and (type(error).__module__.startswith("litellm.") or _caught_where_it_was_raised(error)):
-        found.append(error.__context__)  # also where it is suppressed: httpcore hides the OS error there
-    return [one for one in found if isinstance(one, BaseException)]
+    found = [] if error.__cause__ is None else [error.__cause__]
+    own = attributes_of(error)
+    if own:
+        found += [own[name] for name in _LINKS if name in own and tried(isinstance, own[name], BaseException)]
+    context = error.__context__
+    if contexts and context is not None and _is_meant(error, context):
+        found.append(context)  # also where it is suppressed: httpcore hides the OS error there
+    return found
 
 
-def _caught_where_it_was_raised(error: BaseException) -> bool:
+def _is_meant(error: BaseException, context: BaseException) -> bool:
     """Whether the frame that raised the error had caught its context, as where one is made of the other.
 
-    What a caller was handling when it made its call was caught in a frame further up.
+    What a caller was handling when it made its call was caught in a frame further up. litellm does both in two frames.
     """
-    context, trace = error.__context__, error.__traceback__
-    if context is None or context.__traceback__ is None or trace is None:
+    if str(type(error).__module__).startswith("litellm."):
+        return True
+    trace = error.__traceback__
+    if context.__traceback__ is None or trace is None:
         return False
     while trace.tb_next is not None:
         trace = trace.tb_next

@@ -1,7 +1,8 @@
 """The server's own wait: how long it asks to be left alone, in any of the forms that are in use.
 
-Decided here: which form is believed. An explicit "retry after" beats a rate limit's reset; milliseconds beat seconds;
-a limit's reset counts only where the failure is one of the rate. Must never read the clock and never raises.
+Decided here: which form is believed. A reader of the caller's own is asked first; an explicit "retry after" beats a
+rate limit's reset; milliseconds beat seconds; a limit's reset counts only where the failure is one of the rate. Must
+never read the clock and never raises.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from forbear.classify.attributes import tried
 from forbear.classify.dates import http_date, plain_number
 from forbear.classify.limits import binding_wait, read_limits
 from forbear.classify.rpc import retry_delay_in, retry_delay_in_bytes
@@ -22,15 +24,17 @@ _RATE_STATUSES = frozenset({402, 403, 429})
 
 def hint_of(facts: Facts) -> float | None:
     """The server's minimum wait in seconds, or None."""
-    given = plain_number(_own(facts.error))
+    given = _plugged_in(facts) if facts.readers else None
+    if given is None and "retry_after" in facts.own:
+        given = plain_number(tried(_seconds, facts.own["retry_after"]))
     if given is not None:
         return given
     headers = facts.headers
     found = explicit_wait(headers, facts.now) if headers else None
     if found is None and "grpc-status-details-bin" in headers:
         found = retry_delay_in_bytes(headers["grpc-status-details-bin"].encode("latin-1", "ignore"))
-    if found is None:
-        found = _in_body(facts)
+    if found is None and facts.body is not None:
+        found = tried(_in_body, facts)
     if found is None and headers and (facts.status in _RATE_STATUSES or facts.status is None):
         found = binding_wait(read_limits(headers, instant_of(headers, facts.now)), certain=facts.status != 429)
     return found
@@ -39,9 +43,10 @@ def hint_of(facts: Facts) -> float | None:
 def explicit_wait(headers: Mapping[str, str], now: float | None) -> float | None:
     """Seconds that a "retry after" header asks for: milliseconds, seconds, or a date against the response's own."""
     for name in _MILLISECONDS:
-        milliseconds = plain_number(headers.get(name))
-        if milliseconds is not None:
-            return milliseconds / 1000
+        if name in headers:
+            milliseconds = plain_number(headers[name])
+            if milliseconds is not None:
+                return milliseconds / 1000
     value = headers.get("retry-after")
     if value is None:
         return None
@@ -58,13 +63,19 @@ def instant_of(headers: Mapping[str, str], now: float | None) -> float | None:
     return now if sent is None else sent
 
 
-def _own(error: BaseException) -> Any:
-    """What an error's own attribute says, a number or a timedelta; a text there is somebody else's business."""
-    try:
-        value: Any = getattr(error, "retry_after", None)
-        return value.total_seconds() if hasattr(value, "total_seconds") else None if isinstance(value, str) else value
-    except Exception:
-        return None
+def _plugged_in(facts: Facts) -> float | None:
+    """What the first reader of the caller's own finds that finds anything; one that fails has found nothing."""
+    if isinstance(facts.body, Mapping):
+        for reader in facts.readers:
+            found = plain_number(tried(_seconds, tried(reader, facts.body)))
+            if found is not None:
+                return found
+    return None
+
+
+def _seconds(value: Any) -> Any:
+    """What should be a number of seconds, or a timedelta; a text there is somebody else's business."""
+    return value.total_seconds() if hasattr(value, "total_seconds") else None if isinstance(value, str) else value
 
 
 def _in_body(facts: Facts) -> float | None:
@@ -83,7 +94,8 @@ def _in_body(facts: Facts) -> float | None:
         inner = metadata.get("headers") if isinstance(metadata, Mapping) else None
         if isinstance(inner, Mapping):
             headers = {str(name).lower(): str(value) for name, value in inner.items()}
-            found = explicit_wait(headers, facts.now)
+            answered = instant_of(headers, instant_of(facts.headers, facts.now))  # by whoever said it, else on the way
+            found = explicit_wait(headers, answered)
             if found is None:
-                found = binding_wait(read_limits(headers, facts.now))
+                found = binding_wait(read_limits(headers, answered))
     return found

@@ -8,31 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from forbear.classify.dates import length_of_time, plain_number, rfc3339, wait_or_epoch
+from forbear.core.rate import Limit
 
 _DIMENSIONS = re.compile(r"(x-ratelimit|anthropic-ratelimit|ratelimit)-(.+)")
 _PARAMETER = re.compile(r"(\w+)\s*=\s*\"?([0-9.]+)\"?", re.ASCII)
+# A policy: its quoted name, and its parameters up to the next comma that is not quoted.
+_POLICY = re.compile(r'"((?:[^"\\]|\\.)*)"?((?:[^,"]|"(?:[^"\\]|\\.)*")*)')
 _WORDS = ("limit", "remaining", "reset")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """One limit of a service. `resource` is what it counts ("requests", "tokens", ...), empty where that is not said.
-
-    `limit` and `remaining` count that; `reset` is the seconds until it is full again. None where not reported.
-    """
-
-    resource: str
-    limit: float | None = None
-    remaining: float | None = None
-    reset: float | None = None
-
-
 def read_limits(headers: Mapping[str, str], now: float | None = None) -> tuple[Limit, ...]:
-    """The limits in a response's headers (names in lower case). `now` is epoch seconds, for resets that are dates."""
+    """The limits in a response's headers. `now` is epoch seconds, for resets that are dates."""
     found: dict[str, dict[str, float]] = {}
+    headers = {name.lower(): value for name, value in headers.items()}
     for name, value in headers.items():
         match = _DIMENSIONS.fullmatch(name)
         if match is not None:
@@ -82,9 +72,9 @@ def _structured(value: str) -> list[Limit]:
     if '"' not in value:
         facts = {name: plain_number(text) for name, text in _PARAMETER.findall(value) if name in _WORDS}
         return [Limit(resource="", **facts)] if facts else []
-    return [_policy(part) for part in value.split(",") if '"' in part]
+    return [_policy(name, said) for name, said in _POLICY.findall(value)]
 
 
-def _policy(part: str) -> Limit:
-    facts = {name: plain_number(text) for name, text in _PARAMETER.findall(part)}
-    return Limit(resource=part.split('"')[1], remaining=facts.get("r"), reset=facts.get("t"))
+def _policy(name: str, said: str) -> Limit:
+    facts = {word: plain_number(text) for word, text in _PARAMETER.findall(said)}
+    return Limit(resource=name, remaining=facts.get("r"), reset=facts.get("t"))

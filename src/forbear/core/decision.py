@@ -17,7 +17,7 @@ from forbear.core.policy import Policy
 from forbear.core.validation import count, number, share
 
 Source = Literal["backoff", "shortened backoff", "hint", "capped hint"]
-StopReason = Literal["unsafe", "permanent", "max_attempts", "deadline"]
+StopReason = Literal["unsafe", "permanent", "max_attempts", "deadline", "budget"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,16 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Make no further attempt. "unsafe" and "permanent": raise the error as it is; else the call is given up."""
+    """Make no further attempt. "unsafe" and "permanent": raise the error as it is; else the call is given up.
+
+    "budget" is not decided here: it needs to know what other calls have spent.
+    """
 
     reason: StopReason
 
 
-UNSAFE, PERMANENT, ATTEMPTS, DEADLINE = (
-    Stop("unsafe"), Stop("permanent"), Stop("max_attempts"), Stop("deadline"),
+UNSAFE, PERMANENT, ATTEMPTS, DEADLINE, BUDGET = (
+    Stop("unsafe"), Stop("permanent"), Stop("max_attempts"), Stop("deadline"), Stop("budget"),
 )  # fmt: skip
 
 
@@ -64,16 +67,22 @@ def decide(
         previous_delay = _not_negative("previous_delay", previous_delay)
     backoff = policy.waits.delay(completed_attempts, random, previous_delay)
     asked, source = _hint(policy, failure.retry_after, random)
-    if source is not None and policy.retry_after == "add":
-        answer = Retry(asked + backoff, source)
-    else:
-        answer = Retry(asked, source) if source is not None and asked >= backoff else Retry(backoff, "backoff")
+    answer = _wait(policy, backoff, asked, source)
     if answer.delay + policy.minimum_attempt <= remaining and answer.delay < remaining:
         return answer
     room = remaining - policy.minimum_attempt
     if answer.source == "backoff" and policy.late_backoff == "shorten" and asked <= room < remaining:
         return Retry(room, "shortened backoff")
     return DEADLINE
+
+
+def _wait(policy: Policy, backoff: float, asked: float, source: Source | None) -> Retry:
+    """The longer of backoff and hint, or what else the policy makes of them."""
+    if source is None:
+        return Retry(backoff, "backoff")
+    if policy.retry_after == "add":
+        return Retry(asked + backoff, source)
+    return Retry(asked, source) if asked >= backoff or policy.retry_after == "instead" else Retry(backoff, "backoff")
 
 
 def refusal(policy: Policy, failure: Failure, completed_attempts: int) -> Stop | None:

@@ -14,7 +14,7 @@ from forbear.core.failure import Kind
 from forbear.errors import picklable
 
 Outcome = Literal["success", "failure", "cancelled"]
-EndReason = Literal["success", "permanent", "unsafe", "max_attempts", "deadline", "budget", "cancelled"]
+EndReason = Literal["success", "permanent", "unsafe", "max_attempts", "deadline", "budget", "circuit", "cancelled"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

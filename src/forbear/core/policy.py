@@ -21,7 +21,7 @@ CAP = 30.0  # seconds; a longer wait answers an outage no better and only delays
 
 _SUMMED = 10_000  # waits that `worst_case` adds up one by one
 
-RetryAfterMode = Literal["floor", "add"]
+RetryAfterMode = Literal["floor", "add", "instead"]
 LateBackoff = Literal["stop", "shorten"]
 
 
@@ -36,7 +36,8 @@ class Policy:
     backoff: another recipe instead: a `Backoff`, a list of seconds, or a function of the attempt number.
     jitter: "full", "equal", "none", "decorrelated" or `proportional(p)`; None: what the backoff brings along.
     minimum_attempt: the time that an attempt needs to be worth starting.
-    retry_after: "floor": wait at least the server's hint; "add": wait the hint and the backoff on top.
+    retry_after: "floor": wait at least the server's hint; "add": the hint and the backoff on top; "instead": the hint
+        and no backoff, even where that is longer.
     retry_after_jitter: up to so many seconds are added to a hint, so that clients do not all return at once.
     max_retry_after: cuts the server's hint. None: a hint is obeyed or, if it does not fit, ends the call.
     late_backoff: "stop": give up when the next wait does not fit; "shorten": cut a backoff (never a hint) so that an
@@ -87,7 +88,7 @@ class Policy:
         _set(self, "max_retry_after", optional_seconds("max_retry_after", self.max_retry_after))
         _set(self, "backoff", None if self.backoff is None else as_backoff(self.backoff))
         _set(self, "jitter", None if self.jitter is None else as_jitter(self.jitter))
-        _one_of("retry_after", self.retry_after, ("floor", "add"))
+        _one_of("retry_after", self.retry_after, ("floor", "add", "instead"))
         _one_of("late_backoff", self.late_backoff, ("stop", "shorten"))
         self._refuse_contradictions()
         waits = self.backoff or exponential(self.base, cap=self.cap)

@@ -11,7 +11,7 @@ from collections import deque
 from typing import NamedTuple
 
 from forbear.core.deadline import attempt_limit, remaining
-from forbear.core.decision import ATTEMPTS, DEADLINE, Retry, Stop, decide
+from forbear.core.decision import ATTEMPTS, BUDGET, DEADLINE, Retry, Stop, decide
 from forbear.core.events import RetryState
 from forbear.core.failure import Failure
 from forbear.core.policy import Policy
@@ -78,8 +78,13 @@ class Run:
         """
         return attempt_limit(self.policy.attempt_timeout, self.left(self.attempt_at))
 
-    def failed(self, error: BaseException, failure: Failure, now: float, random: float) -> Retry | Stop:
-        """Adds a failed attempt to the record and decides what now. After a `Retry` the driver calls `resumed`."""
+    def failed(
+        self, error: BaseException, failure: Failure, now: float, random: float, *, paid: bool = True
+    ) -> Retry | Stop:
+        """Adds a failed attempt to the record and decides what now. After a `Retry` the driver calls `resumed`.
+
+        `paid`: whether the service's budget has a place for a retry.
+        """
         answer = decide(
             self.policy,
             failure,
@@ -90,6 +95,8 @@ class Run:
         )
         if answer == ATTEMPTS and self.left(now) <= 0:
             answer = DEADLINE  # both limits are met; that the time is gone is what a caller must know
+        if isinstance(answer, Retry) and not paid:
+            answer = BUDGET
         self.hint = failure.retry_after
         self.history.append(
             AttemptSummary(
@@ -114,7 +121,15 @@ class Run:
         self.number += 1
         self.attempt_at = now
 
-    def given_up(self, reason: GiveUpReason, error: BaseException | None, now: float, attempts: int) -> RetryError:
+    def given_up(
+        self,
+        reason: GiveUpReason,
+        error: BaseException | None,
+        now: float,
+        attempts: int,
+        *,
+        held_by: str | None = None,
+    ) -> RetryError:
         """The final error, with `error` as its cause and all that the record knows."""
         return gave_up(
             reason,
@@ -124,6 +139,7 @@ class Run:
             waited=self.waited,
             hint=self.hint,
             history=tuple(self.history),
+            held_by=held_by,
         )
 
     def state(self, call: str, pending: Pending, now: float) -> RetryState:

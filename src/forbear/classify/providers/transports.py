@@ -6,19 +6,24 @@ and cuts.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from forbear.core.failure import Executed, Kind
 
 
 class Row(NamedTuple):
-    """Classes that mean the same. `executed` where it differs from what the kind permits."""
+    """Classes that mean the same. `executed` where it differs from what the kind permits.
+
+    `carries`: what such an error may carry that tells more: "status", a proxy's, at the beginning of its text; "event",
+    of HTTP/2, as its argument.
+    """
 
     kind: Kind
     packages: tuple[str, ...]
     classes: tuple[str, ...]
     executed: Executed | None = None
     generic: bool = False
+    carries: Literal["", "status", "event"] = ""
 
 
 _HTTPX = ("httpx", "httpx2", "httpcore", "httpcore2")
@@ -41,8 +46,9 @@ ROWS = (
     Row(Kind.CONNECTION_REFUSED, _HTTPX, ("ConnectError",), generic=True),
     Row(Kind.TIMEOUT, _HTTPX, ("ConnectTimeout", "PoolTimeout"), "no"),
     Row(Kind.TIMEOUT, _HTTPX, ("TimeoutException",)),
-    Row(Kind.CONNECTION_LOST, _HTTPX, ("NetworkError", "RemoteProtocolError")),
-    Row(Kind.AUTH, _HTTPX, ("ProxyError",)),
+    Row(Kind.CONNECTION_LOST, _HTTPX, ("NetworkError",)),
+    Row(Kind.CONNECTION_LOST, _HTTPX, ("RemoteProtocolError",), carries="event"),
+    Row(Kind.AUTH, _HTTPX, ("ProxyError",), carries="status"),
     # requests and urllib3
     Row(
         Kind.INVALID_REQUEST,
@@ -62,7 +68,7 @@ ROWS = (
     Row(Kind.CONNECTION_LOST, ("urllib3",), ("ProtocolError", "IncompleteRead")),
     Row(Kind.CONNECTION_LOST, ("urllib3",), ("MaxRetryError",), generic=True),
     # aiohttp
-    Row(Kind.INSECURE, ("aiohttp",), ("ClientConnectorCertificateError",)),
+    Row(Kind.INSECURE, ("aiohttp",), ("ClientConnectorCertificateError", "ServerFingerprintMismatch")),
     Row(Kind.INVALID_REQUEST, ("aiohttp",), ("InvalidURL", "TooManyRedirects")),
     Row(Kind.TIMEOUT, ("aiohttp",), ("ConnectionTimeoutError",), "no"),
     Row(Kind.TIMEOUT, ("aiohttp",), ("ServerTimeoutError",)),
@@ -72,6 +78,8 @@ ROWS = (
         ("aiohttp",),
         ("ServerDisconnectedError", "ClientOSError", "ClientPayloadError"),
     ),
+    # aiohttp raises its base class itself: "Connection lost", "Connection closed".
+    Row(Kind.CONNECTION_LOST, ("aiohttp",), ("ClientConnectionError",), generic=True),
     Row(Kind.BAD_ANSWER, ("aiohttp",), ("ClientResponseError",)),
     # model providers' libraries
     Row(Kind.TIMEOUT, _STAINLESS, ("APITimeoutError", "Timeout"), generic=True),

@@ -1,0 +1,68 @@
+"""What the drivers know of the guards that a call must pass: this, and nothing else.
+
+Decided here: the order of events. Before each attempt the call is admitted, which may take time; after it, the guards
+learn how it ended. What has been taken is always given back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from forbear._runtime.line import Line, Ticket
+from forbear.core.failure import Failure
+
+if TYPE_CHECKING:
+    from forbear._runtime.call import Call
+
+Standing = tuple[Line[Any, Any], Ticket[Any, Any]]
+
+
+class Passage(Protocol):
+    """One call's way through the guards, for all its attempts."""
+
+    def admission(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], ticket: Callable[..., Ticket[Any, Any]]
+    ) -> Generator[Standing, None, None]:
+        """Admits the attempt that begins now. Yields each line that must be waited in, with the ticket to wait on.
+
+        A driver that can't wait any longer closes the generator: all that was taken is given back. Raises
+        CircuitOpenError, or DeadlineExceeded where no place can be had in time.
+        """
+        ...
+
+    def succeeded(self, result: object) -> None:
+        """The attempt has returned."""
+        ...
+
+    def failed(self, error: BaseException, failure: Failure, random: float, *, cut: bool) -> None:
+        """The attempt has failed. `random` is in [0, 1). `cut`: it had less than an attempt's time, and used it up."""
+        ...
+
+    def dropped(self) -> None:
+        """The attempt was cancelled, or has not begun. Does nothing after one of the others."""
+        ...
+
+    def undone(self) -> None:
+        """The attempt has not begun after all: all that it took is there again."""
+        ...
+
+    def pay(self, failure: Failure) -> bool:
+        """Takes a retry's place in the budget; False where there is none and the call must stop."""
+        ...
+
+    def refund(self) -> None:
+        """The retry that was paid for does not happen."""
+        ...
+
+    def shut(self) -> Exception | None:
+        """The error that a retry would only meet; None where the circuit lets it through."""
+        ...
+
+
+class Gate(Protocol):
+    """The guards of a service, as a plan holds them."""
+
+    def open(self, call: Call) -> Passage:
+        """A way through for one call."""
+        ...

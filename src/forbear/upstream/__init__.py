@@ -1,0 +1,1 @@
+"""What all calls to one service share: its guards, as users hold them."""
