@@ -84,15 +84,15 @@ def measured(waiters: Iterable[int]) -> dict[str, Any]:
         for count in waiters:
             print(f"{name}, {count:,} waiters ...", file=sys.stderr)
             rows[name][count] = measured_elsewhere(name, count)
-    return {"setting": setting(), "rate": RATE, "rows": rows, "targets": targets(rows)}
+    return {"setting": setting(), "rate": RATE, "rows": rows, "targets": [each.as_row() for each in targets(rows)]}
 
 
 def targets(rows: Mapping[str, Mapping[int, Any]]) -> list[Target]:
     ours = rows["forbear"]
     most, least = max(ours), min(ours)
     return [
-        Target("CPU per grant, most waiters, microseconds", ours[most]["cpu"], 10.0),
-        Target("CPU per grant, most waiters : fewest", ours[most]["cpu"] / ours[least]["cpu"], 1.5),
+        Target(name="µs per grant, most waiters", measured=ours[most]["cpu"], bound=10.0),
+        Target(name="most waiters / fewest", measured=ours[most]["cpu"] / ours[least]["cpu"], bound=1.5),
     ]
 
 

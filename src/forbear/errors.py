@@ -199,9 +199,10 @@ def _gave_up_text(
     held_by: str | None,
 ) -> str:
     if held_by is not None:
-        text = f"no place at {held_by} in time: the next one comes in {hint or 0.0:.2f} s or later; "
-        text += f"{attempts} attempts were made, {waited:.2f} s were waited; " if attempts else ""
-        return text + "come back then, or allow more time with deadline="
+        soonest = f": the next one comes in {hint:.2f} s or later; come back then" if hint else ""
+        text = f"no place at {held_by} in time{soonest}"
+        text += f"; {attempts} attempts were made" if attempts else "; no attempt was made"
+        return f"{text}, in {elapsed:.2f} s; allow more time with deadline="
     if last_error is None and elapsed > 0:
         return f"the block was cut at its deadline after {elapsed:.2f} s; allow more time with deadline(...)"
     if last_error is None:

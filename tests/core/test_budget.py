@@ -30,12 +30,16 @@ TRACES: dict[str, tuple[dict[str, float], list[tuple[str, float, float]]]] = {
         {},
         [("retry", 2, 8.0), ("retry", 2, 6.0), ("retry", 0.5, 5.5), ("retry", 0.5, 5.0)],
     ),
-    "a retry that succeeds earns its cost back, and one more while little is left": (
+    "a retry that succeeds earns its cost back": (
         {},
+        [("retry", 1, 9.0), ("retry ok", 1, 9.1), ("retry ok", 1, 9.2), ("retry ok", 0.5, 9.3)],
+    ),
+    "where retries wait it earns one more while little is left": (
+        {"when_empty": "wait"},
         [("retry", 1, 9.0), ("retry ok", 1, 9.1 + 1.0), ("retry ok", 1, 10.1 + 0.1 + 0.9), ("retry ok", 1, 11.2)],
     ),
     "so it does after a timeout": (
-        {},
+        {"when_empty": "wait"},
         [("retry", 2, 8.0), ("retry ok", 2, 9.1), ("retry ok", 2, 10.2), ("retry ok", 2, 12.1 - 0.8)],
     ),
     "what was not sent is given back": ({}, [("unsent", 1, 10.0), ("retry", 2, 8.0), ("unsent", 2, 8.0)]),
@@ -167,7 +171,7 @@ def test_a_success_opens_the_way_for_the_next_one_and_the_distances_begin_anew()
 
 
 def test_where_little_was_there_each_retry_that_succeeds_lets_two_go() -> None:
-    held = budget(initial=10)
+    held = budget(initial=10, when_empty="wait")
     for _ in range(10):
         held.take(1.0, 0.0)
     going = 1
@@ -183,7 +187,7 @@ def test_where_little_was_there_each_retry_that_succeeds_lets_two_go() -> None:
 
 
 def test_no_retry_is_refused_for_what_those_ahead_of_it_cost() -> None:
-    assert budget(initial=0).predicted(1e9, 0.0) == 0.0
+    assert budget(initial=0).predicted(1e9, 1.0, 0.0) == 0.0
 
 
 def test_time_may_stand_still_or_jump() -> None:

@@ -87,9 +87,9 @@ def test_what_is_not_limited_is_not_counted() -> None:
 def test_who_needs_no_tokens_does_not_wait_for_those_that_others_owe() -> None:
     meters = rates(60, 600)
     meters.give(Cost(0.0, -1000.0), 0.0, 0.0)
-    assert meters.wait(ONE, 0.0) == meters.predicted(ONE, 0.0) == 0.0
+    assert meters.wait(ONE, 0.0) == meters.predicted(ONE, ONE, 0.0) == 0.0
     assert meters.wait(Cost(1.0, 1.0), 0.0) == 40.1
-    assert rates(60).predicted(Cost(1.0, 5.0), 0.0) == 0.0
+    assert rates(60).predicted(Cost(1.0, 5.0), Cost(1.0, 5.0), 0.0) == 0.0
 
 
 # ---- several together --------------------------------------------------------------------------------------------
@@ -97,19 +97,24 @@ def test_who_needs_no_tokens_does_not_wait_for_those_that_others_owe() -> None:
 
 @pytest.mark.parametrize(
     ("total", "wait"),
-    [(Cost(60, 600), 0.0), (Cost(61, 0), 1.0), (Cost(120, 600), 60.0), (Cost(2, 1200), 60.0), (Cost(0, 0), 0.0)],
+    [(Cost(60, 600), 0.0), (Cost(61, 0), 1.0), (Cost(120, 600), 60.0), (Cost(2, 1200), 60.0)],
 )
 def test_the_wait_of_the_last_of_many_is_that_of_the_slower_limit(total: Cost, wait: float) -> None:
-    assert rates(60, 600).predicted(total, 0.0) == wait
+    assert rates(60, 600).predicted(total, Cost(1, total.tokens / total.requests), 0.0) == wait
+
+
+def test_the_last_of_unlike_ones_waits_for_those_ahead_and_only_until_its_own_fits() -> None:
+    meters = Rates(RateSettings(tokens_per_minute=6000, burst=100), 0.0)
+    assert meters.predicted(Cost(2, 3001), Cost(1, 3000), 0.0) == pytest.approx(0.01)
 
 
 def test_requests_larger_than_the_burst_are_predicted_to_go_when_the_bucket_is_full() -> None:
     meters = rates(600, 600, burst=10)  # 10 tokens at once
     cost = Cost(1.0, 100.0)
-    assert meters.predicted(cost, 0.0) == meters.wait(cost, 0.0) == 0.0
+    assert meters.predicted(cost, cost, 0.0) == meters.wait(cost, 0.0) == 0.0
     meters.take(cost, 0.0)
-    assert meters.predicted(cost, 0.0) == meters.wait(cost, 0.0) == 10.0
-    assert meters.predicted(cost + cost, 0.0) == 20.0
+    assert meters.predicted(cost, cost, 0.0) == meters.wait(cost, 0.0) == 10.0
+    assert meters.predicted(cost + cost, cost, 0.0) == 20.0
 
 
 @pytest.mark.parametrize(

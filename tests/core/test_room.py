@@ -41,7 +41,7 @@ def state(of: Room, now: float) -> tuple[Any, ...]:
 def test_a_room_without_guards_is_always_open() -> None:
     empty = Room(None, None, None)
     place = empty.take(ONE, 0.0)
-    assert (empty.wait(ONE, 0.0), empty.predicted(Cost(1e9, 1e9), 0.0)) == (0.0, 0.0)
+    assert (empty.wait(ONE, 0.0), empty.predicted(Cost(1e9, 1e9), ONE, 0.0)) == (0.0, 0.0)
     empty.correct([Limit(resource="requests", remaining=5)], 0.0)
     empty.succeeded(place, 100.0, 0.0)
     empty.failed(place, failure(Kind.RATE_LIMITED, 5.0), 0.0, 0.0)
@@ -189,7 +189,7 @@ def test_a_pause_that_the_service_asks_for_holds_everyone_back(
     held = room()
     held.failed(held.take(ONE, 10.0), failure(kind, retry_after), 10.0, 0.0)
     assert held.wait(ONE, 10.0) == wait
-    assert held.predicted(ONE, 10.0) == wait
+    assert held.predicted(ONE, ONE, 10.0) == wait
 
 
 def test_a_later_pause_never_shortens_an_earlier_one() -> None:
@@ -281,9 +281,9 @@ def test_what_the_headers_say_is_left_corrects_the_rates() -> None:
 
 def test_the_wait_of_the_last_of_many_is_at_least_that_of_each_guard_that_knows() -> None:
     held = room(most=1.0, requests_per_minute=60, burst=1)
-    assert held.predicted(Cost(6.0), 0.0) == 5.0
+    assert held.predicted(Cost(6.0), ONE, 0.0) == 5.0
     held.cool_until = 9.0
-    assert held.predicted(Cost(6.0), 0.0) == 9.0
+    assert held.predicted(Cost(6.0), ONE, 0.0) == 9.0
     assert held.learned is not None
     held.learned.rate, held.learned.searching = 0.5, False
-    assert held.predicted(Cost(6.0), 0.0) == pytest.approx(held.learned.predicted(6.0, 0.0))
+    assert held.predicted(Cost(6.0), ONE, 0.0) == pytest.approx(held.learned.predicted(6.0, 0.0))

@@ -207,7 +207,7 @@ def test_the_last_of_many_alike_never_goes_before_what_is_predicted(
     now = begin = now + pause
     room.cool_until = now + cooling
     cost = cost_of(made, share)
-    predicted = room.predicted(Cost(float(many), many * cost.tokens), now)
+    predicted = room.predicted(Cost(float(many), many * cost.tokens), cost, now)
     for _ in range(many):
         while (wait := room.wait(cost, now)) > 0:
             now += wait

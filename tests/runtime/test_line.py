@@ -34,8 +34,8 @@ class Meter:
     def wait(self, cost: float, now: float) -> float:
         return self.meter.wait(cost, now)
 
-    def predicted(self, total: float, now: float) -> float:
-        return self.meter.predicted(total, 1.0, now)
+    def predicted(self, total: float, last: float, now: float) -> float:
+        return self.meter.predicted(total, last, now)
 
     def take(self, cost: float, now: float) -> float:
         self.meter.take(cost, now)
@@ -52,7 +52,7 @@ class Places:
     def wait(self, cost: float, now: float) -> float:
         return 0.0 if self.free > 0 else math.inf
 
-    def predicted(self, total: float, now: float) -> float:
+    def predicted(self, total: float, last: float, now: float) -> float:
         return 0.0
 
     def take(self, cost: float, now: float) -> float:
@@ -291,7 +291,7 @@ def test_what_two_threads_tell_the_leader_in_the_other_order_is_never_old() -> N
         def wait(self, cost: float, now: float) -> float:
             return self.delay
 
-        def predicted(self, total: float, now: float) -> float:
+        def predicted(self, total: float, last: float, now: float) -> float:
             return 0.0
 
         def take(self, cost: float, now: float) -> float:

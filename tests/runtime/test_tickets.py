@@ -34,7 +34,7 @@ class Full:
     def wait(self, cost: float, now: float) -> float:
         return math.inf
 
-    def predicted(self, total: float, now: float) -> float:
+    def predicted(self, total: float, last: float, now: float) -> float:
         return 0.0
 
     def take(self, cost: float, now: float) -> float:

@@ -35,8 +35,8 @@ class RoomLike(Protocol[C_contra, P_co]):
         """Seconds until there is a place; infinite where somebody must leave first."""
         ...
 
-    def predicted(self, total: C_contra, now: float, /) -> float:
-        """The least seconds until all those who cost `total` together have had their place."""
+    def predicted(self, total: C_contra, last: C_contra, now: float, /) -> float:
+        """The least seconds until `last` may have its place, behind others with which it costs `total`."""
         ...
 
     def take(self, cost: C_contra, now: float, /) -> P_co:
@@ -119,7 +119,7 @@ class Line(Generic[C, P]):
                 return None
             total = self._total + ticket.cost if self._waiting else ticket.cost
             if ticket.deadline_at < math.inf:
-                predicted = self.room.predicted(total, now)
+                predicted = self.room.predicted(total, ticket.cost, now)
                 if now + predicted >= ticket.deadline_at:
                     return predicted
             self._total = total
@@ -148,7 +148,7 @@ class Line(Generic[C, P]):
             self._forget_the_dead()
             now = self.clock()
             total = self._total + ticket.cost if self._waiting else ticket.cost
-            predicted = max(self.room.predicted(total, now), self.room.wait(ticket.cost, now))
+            predicted = max(self.room.predicted(total, ticket.cost, now), self.room.wait(ticket.cost, now))
             if predicted > 0 and now + predicted >= ticket.deadline_at:
                 ticket.too_late = True
             elif self._waiting:
@@ -164,12 +164,18 @@ class Line(Generic[C, P]):
             ticket.place = place = self.room.take(ticket.cost, self.clock())
         return place
 
+    def time_of(self, cost: C) -> float:
+        """Seconds until so much may go, behind all who wait, as far as limits and pauses go."""
+        with self._lock:
+            total = self._total + cost if self._waiting else cost
+            return self.room.predicted(total, cost, self.clock())
+
     def wait_of(self, cost: C) -> float:
         """Seconds that one of this cost would wait if it joined now, at least."""
         with self._lock:
             now = self.clock()
             total = self._total + cost if self._waiting else cost
-            return max(self.room.predicted(total, now), self.room.wait(cost, now))
+            return max(self.room.predicted(total, cost, now), self.room.wait(cost, now))
 
     def needed(self, cost: C) -> float:
         """The least seconds until there is a place of this cost; 0 where that can't be known."""

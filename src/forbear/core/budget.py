@@ -88,7 +88,7 @@ class Budget:
         """Seconds until a retry may go: at once if it is covered, else when the next one is let through to see."""
         return 0.0 if self.covers(cost, now) else max(0.0, self.paced_at - now)
 
-    def predicted(self, total: float, now: float) -> float:  # noqa: ARG002  # what will be earned can't be known
+    def predicted(self, total: float, last: float, now: float) -> float:  # noqa: ARG002  # what will be earned can't be known
         """No retry is refused for what those ahead of it cost."""
         return 0.0
 

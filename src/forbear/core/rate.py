@@ -129,12 +129,12 @@ class Rates:
             0.0 if self.tokens is None or cost.tokens <= 0 else self.tokens.wait(cost.tokens, now),
         )
 
-    def predicted(self, cost: Cost, now: float) -> float:
-        """The least seconds after which all of `cost`, the sum of many that are alike, can have been taken."""
-        last = cost.tokens / max(1.0, cost.requests)
+    def predicted(self, total: Cost, last: Cost, now: float) -> float:
+        """The least seconds after which `last` can be taken, after all else of `total`."""
+        requests, tokens = self.requests, self.tokens
         return max(
-            0.0 if self.requests is None else self.requests.predicted(cost.requests, 1.0, now),
-            0.0 if self.tokens is None or cost.tokens <= 0 else self.tokens.predicted(cost.tokens, last, now),
+            0.0 if requests is None else requests.predicted(total.requests, last.requests, now),
+            0.0 if tokens is None or last.tokens <= 0 else tokens.predicted(total.tokens, last.tokens, now),
         )
 
     def take(self, cost: Cost, now: float) -> None:

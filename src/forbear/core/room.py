@@ -72,15 +72,15 @@ class Room:
         )
         return wait if wait > NEGLIGIBLE and now + wait > now else 0.0  # shorter than the clock can tell is nothing
 
-    def predicted(self, total: Cost, now: float) -> float:
-        """The least seconds until the last of attempts that cost `total` together may go.
+    def predicted(self, total: Cost, last: Cost, now: float) -> float:
+        """The least seconds until `last` may go, behind others with which it costs `total`.
 
         Only what is known counts: limits and pauses, not how long attempts may take.
         """
         return max(
             0.0,
             self.cool_until - now,
-            0.0 if self.rates is None else self.rates.predicted(total, now),
+            0.0 if self.rates is None else self.rates.predicted(total, last, now),
             0.0 if self.learned is None else self.learned.predicted(total.requests, now),
         )
 
@@ -127,7 +127,7 @@ class Room:
         self._cool(place, failure, now)
 
     def correct(self, limits: Iterable[Limit], now: float) -> None:
-        """What the server's own headers say is left. Where that is nothing, the next one waits for its part of the reset.
+        """What the server says is left. Where that is nothing, the next one waits for its part of the reset.
 
         Its reset says when the limit is *full* again, which may be a day away: of a limit that is known, one request
         fits in its share of that time.

@@ -59,11 +59,11 @@ class RetryBudget:
 
     def try_take(self, cost: float = 1.0) -> bool:
         """Takes a retry's place where there is one. For retries that are not forbear's."""
-        return self._take(self.line(world_of(around()).clock), cost) is not None
+        return self._take(self.line(world_of(around()).clock), _cost("cost", cost)) is not None
 
     def succeeded(self, cost: float = 0.0) -> None:
         """A request has succeeded; `cost`: what it had taken, as a retry."""
-        self.earn(self.line(world_of(around()).clock), cost)
+        self.earn(self.line(world_of(around()).clock), _cost("cost", cost))
 
     def earn(self, line: Line[float, float], cost: float) -> None:
         """As `succeeded`, on a line that is known."""
@@ -110,11 +110,15 @@ def budget_in(line: Line[float, float]) -> Budget:
 def _costs(costs: Mapping[Kind, float]) -> dict[Kind, float]:
     checked: dict[Kind, float] = {}
     for kind, cost in costs.items():
-        value = number(f"the cost of {kind}", cost)
-        if value < 0 or math.isinf(value):
-            raise ValueError(f"the cost of {kind} is {value:g}: it must be finite and not negative")
-        checked[Kind(kind)] = value
+        checked[Kind(kind)] = _cost(f"the cost of {kind}", cost)
     return checked
+
+
+def _cost(name: str, value: object) -> float:
+    cost = number(name, value)
+    if cost < 0 or math.isinf(cost):
+        raise ValueError(f"{name} is {cost:g}: it must be finite and not negative")
+    return cost
 
 
 def _made_anew(settings: BudgetSettings) -> RetryBudget:

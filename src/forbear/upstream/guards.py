@@ -120,8 +120,8 @@ class Way:
         counts = self.guards.counts
         if self.guards.observe_only:
             return self._watch(line, cost)
-        if line is self.line and self._is_inside():
-            return line.force(Ticket(cost))
+        if line is self.line and (self._is_inside() or self._on_foreign_clock(line)):
+            return (yield from self._book(line, cost, make))
         ticket = make(cost, self._deadline_on(line))
         needed = line.join(ticket)
         if needed is None and not ticket.settled:
@@ -142,6 +142,28 @@ class Way:
                 counts.too_late += 1
             raise no_place(self.call, needed or line.needed(cost), self.guards.name)
         return ticket.place
+
+    def _book(
+        self, line: Line[Any, Any], cost: Any, make: Callable[..., Ticket[Any, Any]]
+    ) -> Generator[Standing, None, Any]:
+        """A place that is taken now, and a wait until the limits allow it; for who can't stand in the line itself."""
+        wait = line.time_of(cost)
+        clock = self.call.world.clock
+        if wait and line.clock() + wait >= self._deadline_on(line):
+            raise no_place(self.call, wait, self.guards.name)
+        ticket: Ticket[Any, Any] = Ticket(cost)
+        line.force(ticket)
+        try:
+            if wait:
+                yield Line(line.room, clock), make(cost, clock() + wait)
+        except BaseException:
+            self._abandon(line, ticket)
+            raise
+        return ticket.place
+
+    def _on_foreign_clock(self, line: Line[Any, Any]) -> bool:
+        """Whether waiting does not move the clock that the limiter counts by."""
+        return line.clock != self.call.world.clock
 
     def _deadline_on(self, line: Line[Any, Any]) -> float:
         """The last instant, on the line's clock, at which the attempt is worth beginning."""
@@ -166,8 +188,8 @@ class Way:
     def _is_inside(self) -> bool:
         """Whether a call around this one has its place already.
 
-        To wait behind others for a place that the outer call may hold would be to wait for ever. What this one takes of
-        the limits, those who come later wait for.
+        To wait behind others for a place that the outer call may hold would be to wait for ever. It keeps the limits of
+        rate, but neither the limit on concurrency nor its turn.
         """
         ways = (call.passage for call in calls_around(self.call))
         return any(isinstance(way, Way) and way.line is self.line and way.place is not None for way in ways)
