@@ -635,3 +635,38 @@ def test_two_errors_made_from_the_same_one_both_mean_what_that_one_means() -> No
     first, second = Exception("first"), Exception("second")
     first.__cause__ = second.__cause__ = ConnectionError()
     assert classify(ExceptionGroup("both", [first, second])).transient
+
+
+# ---- refused results -------------------------------------------------------------------------------------------------
+
+
+class Response:
+    """A result that is a failed answer itself."""
+
+    def __init__(self, status: object, headers: dict[str, str] | None = None, name: str = "status_code") -> None:
+        setattr(self, name, status)
+        self.headers = headers or {}
+
+
+@pytest.mark.parametrize("name", ["status_code", "status"])
+@pytest.mark.parametrize(
+    ("status", "headers", "kind", "retry_after"),
+    [
+        (503, {}, Kind.OVERLOADED, None),
+        (429, {"Retry-After": "7"}, Kind.RATE_LIMITED, 7.0),
+        (500, {}, Kind.SERVER_ERROR, None),
+        (404, {}, Kind.NOT_FOUND, None),  # the caller asked for a retry, and may know why
+    ],
+)
+def test_a_refused_response_is_judged_as_its_error_and_retried_as_the_caller_wishes(
+    name: str, status: int, headers: dict[str, str], kind: Kind, retry_after: float | None
+) -> None:
+    failure = classify(ResultRejected(Response(status, headers, name)))
+    assert (failure.transient, failure.kind, failure.retry_after, failure.status) == (True, kind, retry_after, status)
+    assert failure.rule.startswith("a refused result: ")
+
+
+@pytest.mark.parametrize("result", [None, "pending", {"status": 503}, Response(200), Response("503"), Response(True)])
+def test_any_other_refused_result_is_an_answer_that_does_not_suit(result: object) -> None:
+    failure = classify(ResultRejected(result))
+    assert (failure.transient, failure.kind, failure.executed) == (True, Kind.REJECTED_RESULT, "no")
