@@ -328,3 +328,38 @@ def test_a_mark_from_another_process_counts_whoever_asks() -> None:
     fact = mark_of(other)
     assert fact == GaveUp(reason="max_attempts", attempts=3, elapsed=2.5, waited=1.25)
     assert already_retried(other, object())
+
+
+# ---- no place in time ------------------------------------------------------------------------------------------------
+
+
+def test_who_got_no_place_in_time_is_told_by_whom_and_when_to_come_back() -> None:
+    error = gave_up("deadline", 0, None, elapsed=1.5, hint=20.0, held_by="Upstream 'x' (it has asked for a pause)")
+    assert str(error) == (
+        "gave up before the first attempt, 1.50 s after the call began: no place in time at Upstream 'x' (it has asked "
+        "for a pause); come back in 20.00 s; allow more time with deadline="
+    )
+    assert error.held_by == "Upstream 'x' (it has asked for a pause)"
+
+
+def test_after_an_attempt_its_error_is_named_too() -> None:
+    for attempts, made in ((1, "1 attempt"), (3, "3 attempts")):
+        error = gave_up("deadline", attempts, TimeoutError(), elapsed=6.0, held_by="Upstream 'x' (it is full)")
+        assert str(error) == (
+            f"gave up after {made}, 6.00 s after the call began: no place in time at Upstream 'x' (it is full); "
+            "the last failed with TimeoutError; allow more time with deadline="
+        )
+
+
+def test_who_held_a_call_back_survives_pickling_and_copying() -> None:
+    error = gave_up("deadline", 1, TimeoutError(), held_by="the limiter")
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+        assert again.held_by == "the limiter"
+        assert str(again) == str(error)
+
+
+def test_an_open_circuit_names_itself() -> None:
+    error = CircuitOpenError(3.0, "openai/gpt")
+    assert str(error) == "the circuit of 'openai/gpt' is open and nothing was sent; try again in 3.00 s"
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.retry_in, again.name, str(again)) == (3.0, "openai/gpt", str(error))

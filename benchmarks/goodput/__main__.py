@@ -28,7 +28,12 @@ def options() -> argparse.Namespace:
     )
     parser.add_argument("--trace", action="append", choices=TRACES, default=[], help="only this one; may be repeated")
     parser.add_argument(
-        "--competitor", action="append", choices=names, default=[], metavar="NAME", help=f"one of: {'; '.join(names)}"
+        "--competitor",
+        action="append",
+        choices=names,
+        default=[],
+        metavar="NAME",
+        help=f"one of: {'; '.join(names).replace('%', '%%')}",
     )
     parser.add_argument("--seeds", type=int, default=1, help="runs with other dice (default %(default)s)")
     parser.add_argument("--quick", action="store_true", help="small traces, in seconds")
@@ -54,7 +59,7 @@ def main() -> None:
         attempts=asked.attempts,
     )
     results = list(all_played(units(wanted), asked.jobs))
-    print(report.report(results, ranged=asked.range, seeds=asked.seeds))
+    print(report.report(results, ranged=asked.range, seeds=asked.seeds, judged=not asked.quick))
     if asked.json:
         asked.json.write_text(
             json.dumps(report.as_data(results), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"

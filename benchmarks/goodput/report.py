@@ -143,7 +143,7 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **found}
 
 
-def report(results: Sequence[Result], *, ranged: bool, seeds: int) -> str:
+def report(results: Sequence[Result], *, ranged: bool, seeds: int, judged: bool = True) -> str:
     by_trace: dict[str, list[Result]] = {}
     for result in results:
         by_trace.setdefault(result.trace, []).append(result)
@@ -152,7 +152,9 @@ def report(results: Sequence[Result], *, ranged: bool, seeds: int) -> str:
     parts = [
         f"{setting}\nVirtual time; {how}.",
         *(trace_text(TRACES[name], own, ranged=ranged) for name, own in by_trace.items()),
-        targets_text(results),
+        targets_text(results)
+        if judged
+        else "Small traces: the targets are for the whole ones, and are not judged here.",
         "\n".join(notes()),
     ]
     return "\n\n".join(part for part in parts if part)

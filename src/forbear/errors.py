@@ -199,10 +199,12 @@ def _gave_up_text(
     held_by: str | None,
 ) -> str:
     if held_by is not None:
-        soonest = f": the next one comes in {hint:.2f} s or later; come back then" if hint else ""
-        text = f"no place at {held_by} in time{soonest}"
-        text += f"; {attempts} attempts were made" if attempts else "; no attempt was made"
-        return f"{text}, in {elapsed:.2f} s; allow more time with deadline="
+        made = "the first attempt" if not attempts else "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        text = f"gave up {'after' if attempts else 'before'} {made}, {elapsed:.2f} s after the call began: "
+        text += f"no place in time at {held_by}"
+        text += "" if last_error is None else f"; the last failed with {type_name(last_error)}"
+        text += f"; come back in {hint:.2f} s" if hint else ""
+        return f"{text}; allow more time with deadline="
     if last_error is None and elapsed > 0:
         return f"the block was cut at its deadline after {elapsed:.2f} s; allow more time with deadline(...)"
     if last_error is None:

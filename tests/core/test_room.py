@@ -9,7 +9,7 @@ import pytest
 
 from forbear.core.concurrency import SHORTEST_PAUSE, Concurrency
 from forbear.core.failure import PERMITS, Failure, Kind
-from forbear.core.learned_rate import SLOWEST, LearnedRate
+from forbear.core.learned_rate import CALM, SLOWEST, LearnedRate
 from forbear.core.rate import ONE, Cost, Limit, Rates, RateSettings
 from forbear.core.room import LONGEST_PAUSE, Room
 
@@ -72,6 +72,21 @@ def test_the_slowest_guard_decides() -> None:
     assert held.wait(ONE, 1.0) == math.inf
     held.cancelled(place, 1.0)
     assert held.wait(ONE, 10.0) == 0.0
+
+
+def test_what_holds_an_attempt_back_is_said_in_words_and_what_lasts_no_longer_is_not_said() -> None:
+    held = room(most=1.0, requests_per_minute=60, burst=1)
+    assert held.learned is not None
+    held.take(ONE, 0.0)
+    held.cool_until, held.learned.rate, held.learned.next_at = 0.5, 1.0, 2.0
+    assert [held.why(ONE, now) for now in (0.0, 0.5, 1.0, 2.0)] == [
+        "it has asked for a pause",
+        "its limit of requests or tokens",
+        "it refuses more requests a second",
+        "it is full, or overloaded",
+    ]
+    assert held.learned.held_at == -math.inf  # to ask is not to be held back
+    assert Room(None, None, None).why(ONE, 0.0) == "it is full, or overloaded"
 
 
 @pytest.mark.parametrize("later", [0.0, 0.125])
@@ -219,12 +234,96 @@ def test_begun_anew_it_has_forgotten_what_refusals_have_taught() -> None:
             assert held.learned.rate == math.inf
 
 
-def test_an_answer_that_the_question_was_wrong_is_one_that_was_let_through() -> None:
-    for kind, accepted in ((Kind.INVALID_REQUEST, 1.0), (Kind.RATE_LIMITED, 0.0), (Kind.TIMEOUT, 0.0)):
-        held = room()
-        held.failed(held.take(ONE, 0.0), failure(kind), 0.0, 0.0)
-        assert held.learned is not None
-        assert held.learned.accepted == accepted
+@pytest.mark.parametrize("kind", Kind)
+def test_whatever_was_sent_counts_as_let_through_unless_the_rate_was_refused(kind: Kind) -> None:
+    held = room()
+    held.failed(held.take(ONE, 0.0), failure(kind), 0.0, 0.0)
+    assert held.learned is not None
+    assert held.learned.accepted == float(kind is not Kind.RATE_LIMITED)
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_an_answer_that_the_question_was_wrong_is_an_answer_and_forgets_a_rate_that_limits_nobody(kind: Kind) -> None:
+    held = room()
+    assert held.learned is not None
+    held.learned.rate, held.learned.refused_at = 8.0, 0.0
+    held.failed(held.take(ONE, CALM + 1), failure(kind), CALM + 1, 0.0)
+    assert (held.learned.rate == math.inf) == (kind in SAYS["succeeded"])
+
+
+# What else holds a second attempt back, where the learned rate does so for one second.
+@pytest.mark.parametrize(
+    ("limits", "cool", "most", "wait", "binds"),
+    [
+        ({}, 0.0, math.inf, 1.0, True),
+        ({"requests_per_minute": 120, "burst": 1}, 0.0, math.inf, 1.0, True),
+        ({"requests_per_minute": 60, "burst": 1}, 0.0, math.inf, 1.0, False),  # it would not have gone any earlier
+        ({"requests_per_minute": 30, "burst": 1}, 0.0, math.inf, 2.0, False),
+        ({"tokens_per_minute": 60, "burst": 1}, 0.0, math.inf, 2.0, False),
+        ({"requests_per_minute": 2, "strict_window": 60.0}, 0.0, math.inf, 1.0, True),
+        ({"requests_per_minute": 1, "strict_window": 60.0}, 0.0, math.inf, 60.0, False),
+        ({}, 0.5, math.inf, 1.0, True),
+        ({}, 5.0, math.inf, 5.0, False),
+        ({}, 0.0, 1.0, math.inf, False),
+    ],
+)
+def test_the_learned_rate_counts_as_used_only_where_no_other_guard_binds(
+    limits: dict[str, Any], cool: float, most: float, wait: float, binds: bool
+) -> None:
+    held = room(most=most, adaptive=False, **limits)
+    assert held.learned is not None
+    held.learned.rate, held.learned.searching = 1.0, False
+    cost = Cost(1.0, 2.0)
+    held.take(cost, 0.0)
+    held.cool_until = cool
+    assert held.wait(cost, 0.0) == pytest.approx(wait)
+    assert (held.learned.held_at == 0.0) == binds
+
+
+@pytest.mark.parametrize("searching", [True, False])
+@pytest.mark.parametrize(
+    ("limits", "grows"),
+    [
+        ({}, True),
+        ({"requests_per_minute": 60_000}, True),
+        ({"requests_per_minute": 120, "burst": 1}, False),
+        ({"tokens_per_minute": 120, "burst": 1}, False),
+    ],
+)
+def test_where_a_limit_that_is_configured_binds_the_learned_rate_does_not_grow(
+    limits: dict[str, Any], grows: bool, searching: bool
+) -> None:
+    held, now = room(adaptive=False, **limits), 0.0
+    assert held.learned is not None
+    held.learned.rate, held.learned.searching = 4.0, searching
+    cost = Cost(1.0, 1.0)
+    while now < 5.0:
+        now += held.wait(cost, now)
+        held.take(cost, now)
+    assert (held.learned.rate > 4.4) == grows
+    assert (held.learned.rate == 4.0) == (not grows)
+
+
+@pytest.mark.parametrize("idle", [10.0, 600.0, 1e6])
+def test_an_idle_time_does_not_let_the_learned_rate_grow(idle: float) -> None:
+    held = room()
+    assert held.learned is not None
+    held.learned.rate, held.learned.searching = 4.0, False
+    for step in range(10):
+        now = step * idle
+        assert held.wait(ONE, now) == 0.0
+        held.cancelled(held.take(ONE, now), now)
+    assert held.learned.rate == 4.0
+
+
+def test_many_that_are_refused_leave_a_rate_of_what_was_let_through() -> None:
+    held = room()
+    assert held.learned is not None
+    places = [held.take(ONE, 0.0) for _ in range(600)]
+    for number, place in enumerate(places[:540]):
+        held.failed(place, failure(Kind.RATE_LIMITED), number / 1000, 0.0)
+    assert held.learned.rate == 60.0
+    assert held.learned.searching
 
 
 def test_a_refusal_teaches_a_rate_once_per_wave() -> None:

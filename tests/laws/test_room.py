@@ -216,7 +216,9 @@ def test_the_last_of_many_alike_never_goes_before_what_is_predicted(
 
 
 @law
-@given(st.floats(SLOWEST, 1e5), st.booleans(), st.lists(st.tuples(pauses, st.sampled_from("taur"), hints), max_size=60))
+@given(
+    st.floats(SLOWEST, 1e5), st.booleans(), st.lists(st.tuples(pauses, st.sampled_from("thaur"), hints), max_size=60)
+)
 def test_a_learned_rate_lets_no_more_begin_than_it_says_and_nobody_before_the_end_of_a_pause(
     rate: float, searching: bool, events: list[tuple[float, str, float | None]]
 ) -> None:
@@ -224,10 +226,15 @@ def test_a_learned_rate_lets_no_more_begin_than_it_says_and_nobody_before_the_en
     learned.rate, learned.searching, learned.next_at = rate, searching, 0.0
     for pause, event, hint in events:
         now += pause
-        if event == "t":
-            now += learned.wait(now)
+        if event in "th":  # one that waits for this rate, or for something else
+            wait, before = learned.wait(now), learned.rate
+            if event == "h" and wait > 0:
+                learned.hold(now)
+            now += wait
             assert now >= cool_until - 1e-6 or learned.rate == math.inf
             wave = learned.take(now)
+            assert learned.rate >= before
+            assert learned.rate == before or learned.held_at > -math.inf  # what holds nobody back does not grow
             assert learned.rate == math.inf or learned.wait(now) == pytest.approx(1 / learned.rate, abs=1e-6)
         elif event == "u" and learned.wait(now) == 0.0:
             before = max(now, learned.next_at)
@@ -236,9 +243,11 @@ def test_a_learned_rate_lets_no_more_begin_than_it_says_and_nobody_before_the_en
         elif event == "a":
             learned.accept(now)
         elif event == "r":
-            before, current = learned.rate, learned.wave
+            current, otherwise = learned.wave, copy.deepcopy(learned)
+            otherwise.take(now)
             learned.refuse(wave, now + (hint or 0.0), now)
             assert learned.rate >= SLOWEST
+            assert learned.rate <= otherwise.rate  # it is never raised
             assert learned.wave - current == int(wave == current)
             if wave == current:
                 cool_until = max(cool_until, now + (hint or 0.0))

@@ -123,7 +123,7 @@ class TrioTicket(Ticket[C, P]):
         while not self.settled:
             self._event = running_trio().Event()
             now, due_at = line.clock(), line.due_at(self)
-            if now >= self.deadline_at:
+            if self.deadline_at - now <= NEGLIGIBLE:
                 return
             if due_at - now <= NEGLIGIBLE or line.overdue(now):
                 line.pump()

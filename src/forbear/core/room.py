@@ -67,10 +67,22 @@ class Room:
         wait = max(
             self.cool_until - now,
             0.0 if self.rates is None else self.rates.wait(cost, now),
-            0.0 if self.learned is None else self.learned.wait(now),
             0.0 if self.concurrency is None else self.concurrency.wait(now),
         )
+        if self.learned is not None and self.learned.wait(now) > wait:
+            self.learned.hold(now)
+            wait = self.learned.wait(now)
         return wait if wait > NEGLIGIBLE and now + wait > now else 0.0  # shorter than the clock can tell is nothing
+
+    def why(self, cost: Cost, now: float) -> str:
+        """What holds an attempt of this cost back, in words."""
+        if self.cool_until > now:
+            return "it has asked for a pause"
+        if self.rates is not None and self.rates.wait(cost, now) > 0:
+            return "its limit of requests or tokens"
+        if self.learned is not None and self.learned.wait(now) > 0:
+            return "it refuses more requests a second"
+        return "it is full, or overloaded"
 
     def predicted(self, total: Cost, last: Cost, now: float) -> float:
         """The least seconds until `last` may go, behind others with which it costs `total`.

@@ -140,8 +140,14 @@ class Way:
             self._abandon(line, ticket)
             if counts is not None:
                 counts.too_late += 1
-            raise no_place(self.call, needed or line.needed(cost), self.guards.name)
+            raise no_place(self.call, needed or line.time_of(cost), self._holder(line, cost))
         return ticket.place
+
+    def _holder(self, line: Line[Any, Any], cost: Any) -> str:
+        """Who holds the call back, and why."""
+        if line is self.budget_line:
+            return f"{self.guards.name} (its retry budget is empty)"
+        return f"{self.guards.name} ({line.act(lambda now: _room(line).why(cost, now))})"
 
     def _book(
         self, line: Line[Any, Any], cost: Any, make: Callable[..., Ticket[Any, Any]]
@@ -150,7 +156,7 @@ class Way:
         wait = line.time_of(cost)
         clock = self.call.world.clock
         if wait and line.clock() + wait >= self._deadline_on(line):
-            raise no_place(self.call, wait, self.guards.name)
+            raise no_place(self.call, wait, self._holder(line, cost))
         ticket: Ticket[Any, Any] = Ticket(cost)
         line.force(ticket)
         try:

@@ -22,7 +22,7 @@ from forbear.core.failure import Kind
 from forbear.core.learned_rate import LearnedRate
 from forbear.core.rate import PER_MINUTE, Cost, Limit, Rates, RateSettings
 from forbear.core.room import Place, Room
-from forbear.core.validation import Seconds, count, flag
+from forbear.core.validation import Seconds, count, flag, number
 from forbear.upstream.breaker import CircuitBreaker
 from forbear.upstream.budget import RetryBudget
 from forbear.upstream.counts import Counts
@@ -81,7 +81,7 @@ class Service:
         adaptive: bool = True,
         observe_only: bool = False,
     ) -> None:
-        if not name:
+        if not name or str(name) != name:
             raise ValueError("an Upstream needs a name, which its errors and snapshots show: Upstream('openai/gpt')")
         self.name = name
         self.rates = _rates(requests_per_minute, tokens_per_minute, burst, strict_window)
@@ -138,6 +138,8 @@ class Service:
         Responses and errors that pass through a call are read by themselves.
         """
         known = tuple(limits)
+        if not all(isinstance(limit, Limit) for limit in known):
+            raise TypeError("correct() takes limits: write upstream.correct(read_limits(response.headers))")
         line = self.entrance.on(world_of(around()).clock)
         line.act(lambda now: line.room.correct(known, now))  # type: ignore[attr-defined]
 
@@ -222,7 +224,9 @@ def _rates(
         return None
     if burst is None and strict_window is None:
         limit = requests if requests is not None else tokens
-        burst = max(1.0, (limit or 0.0) / PER_MINUTE)
+        burst = max(
+            1.0, number("requests_per_minute" if requests is not None else "tokens_per_minute", limit) / PER_MINUTE
+        )
     return RateSettings(
         requests_per_minute=requests,
         tokens_per_minute=tokens,
