@@ -1,8 +1,8 @@
 """What a limiter costs while many wait for it: CPU time per grant, for 100 to 16,000 waiting tasks.
 
 Each contender and number runs in a fresh process. There, so many tasks ask for a place over and over, so that the line
-never gets shorter; when all stand in it, the CPU time of the process over a few seconds is divided by the grants. All
-allow the same rate. A limiter whose cost grows with those who wait comes to a point where it can't keep up with its own
+never gets shorter; when all stand in it, the CPU time of the process over a second is divided by the grants; the
+cheapest of five seconds counts. All allow the same rate. A limiter whose cost is too high can't keep up with its own
 rate; "of its rate" shows that.
 """
 
@@ -19,9 +19,9 @@ from typing import Any
 
 from overhead import Target, installed, number, setting, setting_text, table, targets_text
 
-RATE = 5_000  # grants a second
+RATE = 20_000  # grants a second
 WAITERS = (100, 1_000, 4_000, 16_000)
-SECONDS = 3.0
+ROUNDS, SECONDS = 5, 1.0  # the cheapest round counts: the others are this one and what the machine did beside it
 MOST_SECONDS = 30.0  # for a limiter that is busy with itself
 
 # How a limiter is made and asked, as source text: its package is imported only where it takes part.
@@ -54,12 +54,16 @@ async def measure(name: str, waiters: int) -> dict[str, float]:
 
     tasks = [asyncio.create_task(wait_again_and_again()) for _ in range(waiters)]
     await asyncio.sleep(2.0)  # all stand in line, and what may leave at once has left
-    before, cpu, wall = grants, time.process_time(), time.monotonic()
-    await asyncio.sleep(SECONDS)
-    granted, cpu, wall = grants - before, time.process_time() - cpu, time.monotonic() - wall
+    found = []
+    for _ in range(ROUNDS):
+        before, cpu, wall = grants, time.process_time(), time.monotonic()
+        await asyncio.sleep(SECONDS)
+        granted, cpu, wall = grants - before, time.process_time() - cpu, time.monotonic() - wall
+        found.append((cpu / max(1, granted) * 1e6, granted / wall / RATE))
     for task in tasks:
         task.cancel()
-    return {"cpu": cpu / max(1, granted) * 1e6, "share": granted / wall / RATE}
+    cpu, share = min(found)
+    return {"cpu": cpu, "share": share}
 
 
 def measured_elsewhere(name: str, waiters: int) -> dict[str, Any]:

@@ -93,6 +93,8 @@ class RateSettings:
 
     def cost(self, tokens: float) -> Cost:
         """What a request of `tokens` costs. Raises ValueError for one that could never be sent."""
+        if not tokens and type(tokens) is int:
+            return ONE
         amount = number("tokens", tokens)
         if amount < 0:
             raise ValueError(f"tokens is {amount:g}: a request can't cost less than nothing")

@@ -173,7 +173,7 @@ class RateLimiter:
         return call
 
     def _world(self) -> World:
-        brought = getattr(self.clock, "world", None)
+        brought = None if self.clock is None else getattr(self.clock, "world", None)
         return brought if isinstance(brought, World) else world_of(around())
 
     def _line(self) -> Line[Cost, Place]:
@@ -184,6 +184,9 @@ class RateLimiter:
         return self.clock is not None and self.clock not in (world.clock, time.monotonic)
 
     def _until(self, line: Line[Cost, Place], world: World, timeout: Seconds | None) -> float:
+        scope = around()
+        if timeout is None and (scope is None or scope.deadline_at == math.inf):
+            return math.inf
         limit = optional_seconds("timeout", timeout)
         now, elsewhere = line.clock(), world.clock()
         granted = deadline_in(world, around(), elsewhere)
