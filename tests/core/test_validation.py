@@ -9,7 +9,7 @@ from enum import IntEnum
 
 import pytest
 
-from forbear.core.validation import count, flag, number, optional_seconds, seconds, share
+from forbear.core.validation import count, flag, number, optional_seconds, refuse_unknown, seconds, share
 
 
 class Size(IntEnum):
@@ -140,3 +140,11 @@ def test_a_flag_is_a_real_bool(value: bool) -> None:
 def test_a_truthy_value_is_no_flag(value: object, type_name: str) -> None:
     with pytest.raises(ValueError, match=rf"^f must be True or False, not {type_name}$"):
         flag("f", value)
+
+
+def test_an_option_that_does_not_exist_is_answered_with_the_one_that_is_meant() -> None:
+    refuse_unknown("Upstream", {}, {})
+    with pytest.raises(TypeError, match=r"^Upstream has no option rpm=; use requests_per_minute$"):
+        refuse_unknown("Upstream", {"rpm": 5}, {"rpm": "requests_per_minute"})
+    with pytest.raises(TypeError, match=r"^Upstream has no option colour=$"):
+        refuse_unknown("Upstream", {"colour": 5}, {"rpm": "requests_per_minute"})

@@ -291,3 +291,18 @@ def test_what_the_listeners_are_told_fits(form: Form) -> None:
             form(Flaky(then="done"), limiter=limiter, deadline=0.5)
     assert [(end.reason, end.attempts) for end in events.ends] == [("circuit", 0), ("deadline", 0)]
     assert events.attempts == []
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Upstream("x", rpm=5), "Upstream has no option rpm=; use requests_per_minute"),  # type: ignore[arg-type]
+        (lambda: Upstream("x", max_concurrent=5), "Upstream has no option max_concurrent=; use max_concurrency"),  # type: ignore[arg-type]
+        (lambda: RateLimiter(rate=5), "RateLimiter has no option rate=; use requests_per_minute"),  # type: ignore[arg-type]
+        (lambda: RetryBudget(ratio=0.2), "RetryBudget has no option ratio=; use earned (retries per success)"),  # type: ignore[arg-type]
+    ],
+)
+def test_an_option_of_another_library_is_answered_with_ours(make: Any, said: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        make()
+    assert str(caught.value) == said

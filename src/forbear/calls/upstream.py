@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
-from typing import Any, Literal, Self, TypeVar, Unpack, overload
+from typing import Any, Literal, Never, Self, TypeVar, Unpack, overload
 
 from forbear.calls.attempts import Attempts
 from forbear.calls.attempts import attempts as attempts_of
@@ -13,13 +13,27 @@ from forbear.calls.llm import llm_retry as llm_retry_of
 from forbear.calls.options import BlockOptions, Options
 from forbear.calls.retry import retry as retry_of
 from forbear.calls.retry import retry_call as retry_call_of
-from forbear.core.validation import Seconds
+from forbear.core.validation import Seconds, refuse_unknown
 from forbear.upstream.breaker import CircuitBreaker
 from forbear.upstream.budget import RetryBudget
+from forbear.upstream.limiter import MEANT
 from forbear.upstream.service import Service
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., object])
+
+
+# Names that users of other libraries try first.
+_MEANT = {
+    **MEANT,
+    "concurrency": "max_concurrency",
+    "max_concurrent": "max_concurrency",
+    "max_in_flight": "max_concurrency",
+    "limiter": "requests_per_minute and tokens_per_minute: an Upstream limits by itself",
+    "circuit": "breaker",
+    "max_attempts": "upstream.retry(max_attempts=...)",
+    "deadline": "upstream.retry(deadline=...)",
+}
 
 
 class Upstream(Service):
@@ -58,7 +72,9 @@ class Upstream(Service):
         breaker: CircuitBreaker | None = None,
         adaptive: bool = True,
         observe_only: bool = False,
+        **unknown: Never,
     ) -> None:
+        refuse_unknown("Upstream", unknown, _MEANT)
         self._given: dict[str, Any] = {
             "requests_per_minute": requests_per_minute,
             "tokens_per_minute": tokens_per_minute,

@@ -7,6 +7,7 @@ itself only in the first outage, when the retry is needed.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Protocol
 
 
@@ -77,3 +78,9 @@ def flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be True or False, not {type(value).__name__}")
     return value
+
+
+def refuse_unknown(owner: str, unknown: Mapping[str, object], meant: Mapping[str, str]) -> None:
+    """Raises TypeError for an option that `owner` does not have, with the one that users of other libraries mean."""
+    for name in unknown:
+        raise TypeError(f"{owner} has no option {name}=" + (f"; use {meant[name]}" if name in meant else ""))

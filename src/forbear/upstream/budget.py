@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Never
 
 from forbear._runtime.line import Line
 from forbear._runtime.scope import around, world_of
 from forbear._runtime.world import Clock
 from forbear.core.budget import CAPACITY, COSTS, EARNED, FRESH, INITIAL, Budget, BudgetSettings
 from forbear.core.failure import Kind
-from forbear.core.validation import Seconds, number
+from forbear.core.validation import Seconds, number, refuse_unknown
 from forbear.upstream.entrance import Entrance
+
+# Names that users of other libraries try first.
+_MEANT = {
+    "ratio": "earned (retries per success)",
+    "token_ratio": "earned (retries per success)",
+    "percent": "earned (retries per success)",
+    "max_tokens": "capacity",
+    "ttl": "fresh_for",
+}
 
 
 class RetryBudget:
@@ -36,7 +45,9 @@ class RetryBudget:
         fresh_for: Seconds = FRESH,
         costs: Mapping[Kind, float] | None = None,
         when_empty: Literal["stop", "wait"] = "stop",
+        **unknown: Never,
     ) -> None:
+        refuse_unknown("RetryBudget", unknown, _MEANT)
         self.settings = BudgetSettings(
             initial=initial,
             capacity=capacity,

@@ -12,7 +12,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Never, ParamSpec, TypeVar, cast
 
 from forbear._runtime.line import Line, Ticket
 from forbear._runtime.scope import around, deadline_in, world_of
@@ -21,7 +21,7 @@ from forbear._runtime.tickets import async_ticket
 from forbear._runtime.world import Clock, World, blocking_sleep, in_event_loop
 from forbear.core.rate import Cost, Rates, RateSettings
 from forbear.core.room import Place, Room
-from forbear.core.validation import Seconds, number, optional_seconds
+from forbear.core.validation import Seconds, number, optional_seconds, refuse_unknown
 from forbear.errors import gave_up
 from forbear.upstream.entrance import Entrance
 from forbear.upstream.guards import Tokens, tokens_of
@@ -33,6 +33,18 @@ BLOCKS_THE_LOOP = (
     "a blocking acquire() waits inside a running event loop and stops everything else in it: "
     "use acquire_async(), or make the limited function async"
 )
+
+
+# Names that users of other libraries try first.
+MEANT = {
+    "rpm": "requests_per_minute",
+    "tpm": "tokens_per_minute",
+    "rate": "requests_per_minute",
+    "max_rate": "requests_per_minute",
+    "requests_per_second": "requests_per_minute (60 times as much)",
+    "window": "strict_window (seconds)",
+    "period": "strict_window (seconds)",
+}
 
 
 class RateLimiter:
@@ -59,7 +71,9 @@ class RateLimiter:
         burst: float | None = None,
         strict_window: Seconds | None = None,
         clock: Clock | None = None,
+        **unknown: Never,
     ) -> None:
+        refuse_unknown("RateLimiter", unknown, MEANT)
         self.settings = RateSettings(
             requests_per_minute=requests_per_minute,
             tokens_per_minute=tokens_per_minute,
