@@ -19,10 +19,14 @@ if TYPE_CHECKING:
     from forbear.calls.deadline import current_deadline as current_deadline
     from forbear.calls.deadline import deadline as deadline
     from forbear.calls.delay import backoff_delay as backoff_delay
+    from forbear.calls.first_ready import first_ready as first_ready
+    from forbear.calls.hedge import hedge as hedge
     from forbear.calls.llm import llm_retry as llm_retry
     from forbear.calls.options import Options as Options
     from forbear.calls.retry import retry as retry
     from forbear.calls.retry import retry_call as retry_call
+    from forbear.calls.stream import Stream as Stream
+    from forbear.calls.stream import stream as stream
     from forbear.calls.upstream import Upstream as Upstream
     from forbear.calls.verdicts import classify as classify
     from forbear.calls.verdicts import describe as describe
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from forbear.classify.failures import is_transient as is_transient
     from forbear.classify.failures import status_code_of as status_code_of
     from forbear.classify.rules import Rule as Rule
+    from forbear.classify.stream_events import StreamEvents as StreamEvents
     from forbear.core.backoff import Backoff as Backoff
     from forbear.core.backoff import Jitter as Jitter
     from forbear.core.backoff import constant as constant
@@ -48,24 +53,31 @@ if TYPE_CHECKING:
     from forbear.core.events import AttemptEnded as AttemptEnded
     from forbear.core.events import CallEnded as CallEnded
     from forbear.core.events import Event as Event
+    from forbear.core.events import FellBack as FellBack
     from forbear.core.events import RetryState as RetryState
     from forbear.core.failure import Failure as Failure
     from forbear.core.failure import Kind as Kind
     from forbear.core.policy import Policy as Policy
     from forbear.core.rate import Limit as Limit
+    from forbear.core.stream import Restarted as Restarted
     from forbear.errors import ApiError as ApiError
     from forbear.errors import AttemptSummary as AttemptSummary
     from forbear.errors import BudgetExhausted as BudgetExhausted
     from forbear.errors import CircuitOpenError as CircuitOpenError
     from forbear.errors import DeadlineExceeded as DeadlineExceeded
+    from forbear.errors import ErrorEvent as ErrorEvent
     from forbear.errors import GaveUp as GaveUp
     from forbear.errors import ResultRejected as ResultRejected
     from forbear.errors import RetriesExhausted as RetriesExhausted
     from forbear.errors import RetryError as RetryError
+    from forbear.errors import StreamInterrupted as StreamInterrupted
+    from forbear.errors import StreamTruncated as StreamTruncated
     from forbear.errors import SummaryError as SummaryError
     from forbear.observe.hooks import listening as listening
     from forbear.upstream.breaker import CircuitBreaker as CircuitBreaker
     from forbear.upstream.budget import RetryBudget as RetryBudget
+    from forbear.upstream.hedge import Hedge as Hedge
+    from forbear.upstream.hedge import HedgeSnapshot as HedgeSnapshot
     from forbear.upstream.limiter import RateLimiter as RateLimiter
     from forbear.upstream.service import UpstreamSnapshot as UpstreamSnapshot
 
@@ -76,30 +88,36 @@ _HOME = {
     "calls.current": ("Attempt", "current_attempt"),
     "calls.deadline": ("Deadline", "current_deadline", "deadline"),
     "calls.delay": ("backoff_delay",),
+    "calls.first_ready": ("first_ready",),
+    "calls.hedge": ("hedge",),
     "calls.llm": ("llm_retry",),
     "calls.options": ("Options",),
     "calls.blocking": ("retry_sync",),
     "calls.retry": ("retry", "retry_call"),
+    "calls.stream": ("Stream", "stream"),
     "calls.upstream": ("Upstream",),
     "calls.verdicts": ("classify", "describe", "read_limits", "retry_after_of"),
     "classify.failures": ("Classifier", "is_retryable", "is_transient", "status_code_of"),
     "classify.rules": ("Rule",),
+    "classify.stream_events": ("StreamEvents",),
     "core.backoff": (
         "Backoff", "Jitter", "constant", "decorrelated", "exponential", "from_list", "linear", "proportional",
     ),
     "core.bounded": ("decide_retry",),
     "core.decision": ("Retry", "Stop", "decide"),
-    "core.events": ("AttemptEnded", "CallEnded", "Event", "RetryState"),
+    "core.events": ("AttemptEnded", "CallEnded", "Event", "FellBack", "RetryState"),
     "core.failure": ("Failure", "Kind"),
     "core.policy": ("Policy",),
     "core.rate": ("Limit",),
+    "core.stream": ("Restarted",),
     "errors": (
-        "ApiError", "AttemptSummary", "BudgetExhausted", "CircuitOpenError", "DeadlineExceeded", "GaveUp",
-        "ResultRejected", "RetriesExhausted", "RetryError", "SummaryError",
+        "ApiError", "AttemptSummary", "BudgetExhausted", "CircuitOpenError", "DeadlineExceeded", "ErrorEvent", "GaveUp",
+        "ResultRejected", "RetriesExhausted", "RetryError", "StreamInterrupted", "StreamTruncated", "SummaryError",
     ),
     "observe.hooks": ("listening",),
     "upstream.breaker": ("CircuitBreaker",),
     "upstream.budget": ("RetryBudget",),
+    "upstream.hedge": ("Hedge", "HedgeSnapshot"),
     "upstream.limiter": ("RateLimiter",),
     "upstream.service": ("UpstreamSnapshot",),
 }  # fmt: skip

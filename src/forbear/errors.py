@@ -8,6 +8,9 @@
     │   └── BudgetExhausted      reason "budget"
     ├── CircuitOpenError         refused at once: the service is known to be down
     ├── ResultRejected           the function returned what `retry_if_result` refuses
+    ├── StreamInterrupted        a stream broke after content had reached the consumer
+    ├── StreamTruncated          a stream ended without its last event
+    ├── ErrorEvent               an event of a stream that reports a failure
     ├── UsageError               forbear was used in a way that can't work; a TypeError too
     └── SummaryError             stands in for an error that could not be pickled
 
@@ -55,6 +58,50 @@ class ResultRejected(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (self.result,))
+
+
+class StreamInterrupted(Exception):
+    """A stream broke after content had reached the consumer, so nothing was repeated.
+
+    `contents` counts the contents that were delivered, `delivered` holds them in order (the first million characters or
+    bytes; of events of known shape, their text). What broke it is the `__cause__`.
+    """
+
+    def __init__(self, contents: int, delivered: tuple[Any, ...] = (), cause: BaseException | None = None) -> None:
+        parts = "1 content was" if contents == 1 else f"{contents} contents were"
+        why = "" if cause is None else f" by {type_name(cause)}"
+        super().__init__(
+            f"the stream was interrupted{why} after {parts} delivered; what came is in .delivered; to go on instead, "
+            "see after_content='restart', 'buffer' and 'resume'"
+        )
+        self.contents = contents
+        self.delivered = delivered
+        self.__cause__ = cause
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.contents, self.delivered, picklable(self.__cause__)))
+
+
+class StreamTruncated(Exception):
+    """A stream ended without its last event: the answer is not complete, whatever the connection says."""
+
+    def __init__(self, contents: int = 0) -> None:
+        super().__init__(f"the stream ended without its last event, after {contents} contents")
+        self.contents = contents
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.contents,))
+
+
+class ErrorEvent(Exception):
+    """An event of a stream that reports a failure. `body` is what it says, as a dictionary."""
+
+    def __init__(self, body: dict[str, Any]) -> None:
+        super().__init__("the service reported a failure inside the stream; what it says is in .body")
+        self.body = body
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.body,))
 
 
 class UsageError(TypeError):

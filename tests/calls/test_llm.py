@@ -192,14 +192,38 @@ def test_a_senseless_value_is_told_at_once(options: dict[str, Any]) -> None:
 async def test_what_can_not_be_retried_is_told_at_once() -> None:
     async def fetch() -> None: ...
 
-    def lines() -> Any:
-        yield 1
-
     for thing, why in (
         (fetch(), "already been made"),
-        (lines, "is a generator"),
         (3, "needs a function"),
         (Client, "is a class"),
     ):
         with pytest.raises(TypeError, match=why):
-            llm_retry(thing)  # type: ignore[call-overload]
+            llm_retry(thing)  # type: ignore[type-var]
+
+
+async def test_generators_become_streams() -> None:
+    opened: list[str] = []
+
+    def broken_once(name: str) -> None:
+        opened.append(name)
+        if opened.count(name) == 1:
+            raise ApiError(503)
+
+    @llm_retry
+    def lines(prompt: str) -> Any:
+        broken_once("lines")
+        yield prompt
+
+    @llm_retry(max_attempts=2)
+    async def tokens(prompt: str) -> Any:
+        broken_once("tokens")
+        yield prompt
+
+    with FakeTime() as time:
+        assert list(lines("a")) == ["a"]
+        assert [token async for token in tokens(prompt="b")] == ["b"]
+    assert opened == ["lines", "lines", "tokens", "tokens"]
+    assert len(time.sleeps) == 2
+    assert lines.__name__ == "lines"
+    assert inspect.isgeneratorfunction(lines)
+    assert inspect.isasyncgenfunction(tokens)

@@ -341,7 +341,11 @@ def test_an_unknown_option_is_answered_with_the_right_one(options: dict[str, Any
         ({"max_attempts": None, "deadline": None}, "for ever"),
         ({"policy": {"max_attempts": 3}}, "policy=Policy"),
         ({"on_retry": 3}, "on_retry must be a function"),
-        ({"fallback": "cached"}, "fallback must be a function"),
+        ({"fallback": ValueError("cached")}, "fallback is an error"),
+        ({"fallback": ValueError}, "fallback is an error"),
+        ({"fallback_on": ValueError}, "fallback_on= says which errors fallback= answers"),
+        ({"fallback": "cached", "fallback_on": "ValueError"}, "fallback_on must be a function"),
+        ({"fallback": "cached", "fallback_on": KeyboardInterrupt}, "fallback_on names"),
         ({"retryable": KeyboardInterrupt}, "cancellation is never retried"),
         ({"retryable": (ValueError, 3)}, "no Exception class"),
         ({"retryable": "ValueError"}, "exception class"),
@@ -360,21 +364,7 @@ def test_a_bad_value_is_refused_at_once_with_the_correction(options: dict[str, A
 
 
 async def test_what_cannot_be_retried_is_refused_when_it_is_decorated() -> None:
-    async def stream() -> Any:
-        yield 1
-
-    def numbers() -> Any:
-        yield 1
-
-    class Generating:
-        def __call__(self) -> Any:
-            yield 1
-
     refused: list[tuple[Any, str]] = [
-        (stream, "generator"),
-        (numbers, "generator"),
-        (functools.partial(numbers), "generator"),
-        (Generating(), "generator"),
         (Policy(), "policy="),
         (3, "by name"),
         (property(lambda _: None), "under @property"),
@@ -388,6 +378,32 @@ async def test_what_cannot_be_retried_is_refused_when_it_is_decorated() -> None:
     coroutine = asyncio.sleep(0)
     with pytest.raises(TypeError, match=r"retry\(fetch\)"):
         retry(coroutine)  # type: ignore[call-overload]
+
+
+async def test_a_generator_is_decorated_and_where_it_would_be_called_the_way_to_iterate_it_is_told() -> None:
+    async def lines() -> Any:
+        yield 1
+
+    def numbers() -> Any:
+        yield 1
+
+    class Generating:
+        def __call__(self) -> Any:
+            yield 1
+
+    for blocking in (numbers, functools.partial(numbers), Generating()):
+        for form in (retry, retry_sync):
+            with pytest.raises(TypeError, match=r"is a generator: .* for chunk in stream\(.*, or decorate it"):
+                form(blocking)
+            assert list(form()(blocking)()) == [1]
+        assert list(retry_call(blocking)) == [1]
+    for form in (retry, retry_sync):
+        with pytest.raises(TypeError, match=r"lines is a generator: .* async for chunk in stream\("):
+            form(lines)
+    assert [one async for one in retry()(lines)()] == [1]
+    assert [one async for one in retry_call(lines)] == [1]
+    with pytest.raises(TypeError, match="use retry"):
+        retry_sync()(lines)
 
 
 async def test_a_function_of_the_wrong_kind_is_answered_with_the_right_form() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import pickle
 from dataclasses import FrozenInstanceError
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from forbear.core.backoff import Jitter, decorrelated
-from forbear.core.decision import Retry, Stop, decide, refusal
+from forbear.core.decision import INTERRUPTED, Retry, Stop, StopReason, decide, refusal
 from forbear.core.failure import Failure
 from forbear.core.policy import Policy
 
@@ -224,6 +224,11 @@ def test_answers_are_values() -> None:
         Retry(1.0, "hint").delay = 2.0  # type: ignore[misc]
     with pytest.raises(FrozenInstanceError):
         Stop("deadline").reason = "unsafe"  # type: ignore[misc]
+
+
+def test_the_reasons_to_stop_are_a_closed_set() -> None:
+    assert set(get_args(StopReason)) == {"unsafe", "permanent", "max_attempts", "deadline", "budget", "interrupted"}
+    assert Stop("interrupted") == INTERRUPTED
 
 
 def test_the_jitter_of_the_policy_draws_the_wait() -> None:

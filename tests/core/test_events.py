@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from forbear.core.events import AttemptEnded, CallEnded, EndReason, Event, Outcome, RetryState
+from forbear.core.events import AttemptEnded, CallEnded, EndReason, Event, FellBack, Outcome, RetryState
 from forbear.core.failure import Kind
 from forbear.errors import SummaryError
 
@@ -30,6 +30,7 @@ STATE = RetryState(
 )
 ENDED = AttemptEnded(call="ask", attempt=1, max_attempts=None, outcome="success", elapsed=0.5, remaining=59.5)
 OVER = CallEnded(call="ask", reason="success", attempts=1, elapsed=0.5, waited=0.0)
+INSTEAD = FellBack(call="ask", fallback="ask_elsewhere", error_type="forbear.errors.RetriesExhausted")
 
 
 def test_the_repr_of_a_retry_state_shows_neither_the_error_nor_the_result() -> None:
@@ -52,23 +53,31 @@ def test_what_is_not_always_there_may_be_left_out() -> None:
     assert OVER.error_type is None
 
 
-@pytest.mark.parametrize("event", [STATE, ENDED, OVER])
+@pytest.mark.parametrize("event", [STATE, ENDED, OVER, INSTEAD])
 def test_an_event_is_a_value(event: Event) -> None:
     for other in (copy.copy(event), pickle.loads(pickle.dumps(event))):
         assert other == event
         assert hash(other) == hash(event)
     with pytest.raises(FrozenInstanceError):
-        event.elapsed = 9.0  # type: ignore[misc]
+        event.call = "other"  # type: ignore[misc]
     with pytest.raises(TypeError):
         type(event)("ask")  # type: ignore[call-arg]
 
 
 def test_the_kinds_of_events_and_ends_are_closed_sets() -> None:
-    assert set(get_args(Event)) == {RetryState, AttemptEnded, CallEnded}
+    assert set(get_args(Event)) == {RetryState, AttemptEnded, CallEnded, FellBack}
     assert set(get_args(Outcome)) == {"success", "failure", "cancelled"}
     assert set(get_args(EndReason)) == {
         "success", "permanent", "unsafe", "max_attempts", "deadline", "budget", "circuit", "cancelled",
+        "interrupted", "closed",
     }  # fmt: skip
+
+
+def test_what_fell_back_tells_the_type_of_the_error_and_no_more_of_it() -> None:
+    assert (INSTEAD.call, INSTEAD.fallback, INSTEAD.error_type) == (
+        "ask", "ask_elsewhere", "forbear.errors.RetriesExhausted",
+    )  # fmt: skip
+    assert not hasattr(INSTEAD, "error")
 
 
 class Unloadable(Exception):

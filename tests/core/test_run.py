@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from forbear.core.decision import Retry, Stop
 from forbear.core.failure import Failure, Kind
 from forbear.core.policy import Policy
 from forbear.core.run import HISTORY, Pending, Run
+from forbear.core.stream import AfterContent, Delivery, Signal, StreamSettings
 from forbear.errors import ApiError, AttemptSummary, DeadlineExceeded, ResultRejected, RetriesExhausted
 
 BUSY = Failure(transient=True, kind=Kind.OVERLOADED, status=503)
@@ -34,7 +36,8 @@ def test_a_new_run_is_at_its_first_attempt_and_has_waited_for_nothing() -> None:
     run = Run(Policy(), 100.0, 160.0)
     assert (run.number, run.waited, run.hint, run.key) == (1, 0.0, None, None)
     assert (run.started_at, run.attempt_at, run.deadline_at) == (100.0, 100.0, 160.0)
-    assert (run.previous_delay, run.previous_error, run.pending) == (None, None, None)
+    assert (run.previous_delay, run.previous_error, run.pending, run.stream) == (None, None, None, None)
+    assert (run.copies, run.of) == (0, None)
     assert list(run.history) == []
 
 
@@ -233,3 +236,164 @@ def test_what_would_not_be_retried_anyway_does_not_fail_for_the_budget(
 ) -> None:
     assert begun().failed(ERROR, failure, now, 1.0, paid=False) == Stop(reason)  # type: ignore[arg-type]
     assert begun(max_attempts=1).failed(ERROR, BUSY, 1.0, 1.0, paid=False) == Stop("max_attempts")
+
+
+# ---- copies of an attempt ----------------------------------------------------------------------------------------
+
+
+def test_a_copy_of_an_attempt_has_the_next_number_and_what_the_call_knows() -> None:
+    run = begun()
+    fail(run, 0.0)
+    assert (run.completed, run.of) == (2, None)
+    first, second = run.copy(3.0), run.copy(4.0)
+    assert [(copy.of, copy.number, copy.attempt_at) for copy in (first, second)] == [(run, 3, 3.0), (run, 4, 4.0)]
+    assert (first.policy, first.started_at, first.deadline_at) == (run.policy, run.started_at, run.deadline_at)
+    assert (first.waited, first.previous_error) == (1.0, ERROR)
+    assert (run.number, run.copies, run.completed) == (2, 2, 4)
+
+
+def test_copies_count_as_attempts() -> None:
+    run = begun(max_attempts=3)
+    run.copy(0.5)
+    answer = run.failed(ERROR, BUSY, 1.0, 1.0)
+    assert answer == Retry(2.0, "backoff")  # two attempts have failed
+    assert isinstance(answer, Retry)
+    run.resumed(Pending(ERROR, answer, BUSY), 3.0)
+    assert (run.number, run.copies, run.completed) == (3, 0, 3)
+    run = begun(max_attempts=2)
+    run.copy(0.5)
+    assert run.refusal(BUSY) == Stop("max_attempts")
+    assert run.failed(ERROR, BUSY, 1.0, 1.0) == Stop("max_attempts")
+
+
+def test_each_copy_that_failed_is_remembered_in_the_order_in_which_they_began() -> None:
+    run = begun(max_attempts=2)
+    copy, slow = run.copy(2.0), TimeoutError()
+    run.remember(copy, slow, Failure(transient=True), 3.5)
+    run.failed(ERROR, BUSY, 9.0, 1.0, ended_at=4.0)
+    error = run.given_up("max_attempts", ERROR, 9.0, 2)
+    assert error.history == (
+        AttemptSummary(number=1, error_type="forbear.errors.ApiError", status=503, elapsed=4.0, delay=None),
+        AttemptSummary(number=2, error_type="TimeoutError", status=None, elapsed=1.5, delay=None),
+    )
+    run = begun()
+    copy = run.copy(2.0)
+    run.failed(ERROR, BUSY, 5.0, 1.0, attempt=copy)
+    assert run.history[-1] == AttemptSummary(
+        number=2, error_type="forbear.errors.ApiError", status=503, elapsed=3.0, delay=2.0
+    )
+
+
+# ---- streams -----------------------------------------------------------------------------------------------------
+
+
+def streaming(run: Run, after_content: AfterContent = "raise", *, shown: bool = False, **clocks: Any) -> Delivery:
+    """The run, as one of a stream whose attempt has begun; `shown`: and whose consumer has seen content."""
+    run.stream = Delivery(StreamSettings(after_content=after_content, **clocks))
+    run.stream.begin(run.attempt_at)
+    if shown:
+        run.stream.received("a", Signal(), run.number, run.attempt_at)
+    return run.stream
+
+
+def test_of_a_stream_the_limit_reaches_to_the_end_of_the_wait_that_is_under_way() -> None:
+    run = begun(attempt_timeout=5.0)
+    body = streaming(run, first_timeout=10.0, gap_timeout=2.0)
+    assert run.limit == math.inf
+    body.limit(0.0, run.left(0.0))
+    assert run.limit == 10.0  # what is for a whole attempt is not asked
+    body.received("a", Signal(), 1, 9.0)
+    body.limit(9.0, run.left(9.0))
+    assert run.limit == 11.0
+    body.received("b", Signal(), 1, 10.5)
+    body.limit(30.0, run.left(30.0))
+    assert run.limit == 32.0
+
+
+@pytest.mark.parametrize(
+    ("deadline_at", "now", "short"),
+    [(4.0, 3.7, True), (4.0, 3.5, False), (4.0, 9.0, True), (10.0, 10.0, False), (20.0, 10.0, False)],
+)
+def test_an_attempt_was_cut_short_where_the_deadline_left_it_less_than_usual_and_it_used_that_up(
+    deadline_at: float, now: float, short: bool
+) -> None:
+    assert begun(deadline_at, attempt_timeout=10.0).cut_short(10.0, now) is short
+    run = begun(deadline_at)
+    body = streaming(run, first_timeout=10.0)
+    body.limit(0.0, run.left(0.0))
+    assert run.cut_short(10.0, now) is short
+
+
+def test_a_stream_that_brings_content_is_too_slow_only_where_the_content_stops() -> None:
+    cases: list[tuple[dict[str, Any], float, str, bool]] = [
+        ({"gap_timeout": 5.0}, 60.0, "gap", False),
+        ({"gap_timeout": 5.0}, 4.0, "deadline", True),
+        ({"gap_timeout": 5.0, "total_timeout": 4.0}, 60.0, "total", True),
+    ]
+    for clocks, deadline_at, by, short in cases:
+        run = begun(deadline_at)
+        body = streaming(run, shown=True, **clocks)
+        limit = body.limit(0.0, run.left(0.0))
+        assert body.cut_by == by
+        assert run.cut_short(10.0, limit) is short
+        assert run.cut_short(1.0, limit) is short  # how long an attempt usually may take is of no interest
+        assert not run.cut_short(10.0, 0.5 * limit)  # it broke before its time was up
+
+
+@pytest.mark.parametrize(("mode", "stop"), [
+    ("raise", Stop("interrupted")), ("buffer", None), ("restart", None), ("resume", None),
+])  # fmt: skip
+def test_what_the_consumer_has_seen_is_not_repeated_unless_it_asked_for_that(
+    mode: AfterContent, stop: Stop | None
+) -> None:
+    run = begun()
+    streaming(run, mode)
+    assert run.refusal(BUSY) is None
+    streaming(run, mode, shown=True)
+    assert run.refusal(BUSY) == stop
+    answer = run.failed(ERROR, BUSY, 1.0, 1.0)
+    assert answer == (Retry(1.0, "backoff") if stop is None else stop)
+    assert run.history[-1].delay == (1.0 if stop is None else None)
+    assert run.previous_delay == (1.0 if stop is None else None)
+
+
+def test_without_a_stream_a_refusal_is_that_of_the_policy() -> None:
+    run = begun(max_attempts=1)
+    assert run.refusal(BUSY) == Stop("max_attempts")
+    assert begun().refusal(BUSY) is None
+    assert begun().refusal(Failure(transient=False)) == Stop("permanent")
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        (Failure(transient=False), "permanent"),
+        (Failure(transient=True, safe_to_retry=False), "unsafe"),
+    ],
+)
+def test_of_an_interrupted_stream_too_the_first_thing_to_know_is_that_no_retry_could_help(
+    failure: Failure, reason: str
+) -> None:
+    run = begun()
+    streaming(run, shown=True)
+    assert run.refusal(failure) == Stop(reason)  # type: ignore[arg-type]
+    assert run.failed(ERROR, failure, 1.0, 1.0) == Stop(reason)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("settings", "now", "paid"), [
+    ({"max_attempts": 1}, 1.0, True), ({}, 59.5, True), ({}, 1.0, False), ({"max_attempts": 1}, 61.0, True),
+])  # fmt: skip
+def test_whatever_else_stands_against_a_retry_an_interrupted_stream_is_called_so(
+    settings: dict[str, Any], now: float, paid: bool
+) -> None:
+    run = begun(**settings)
+    streaming(run, shown=True)
+    assert run.failed(ERROR, BUSY, now, 1.0, paid=paid) == Stop("interrupted")
+
+
+def test_an_interrupted_stream_does_not_use_the_shortening_up() -> None:
+    run = begun(5.0, **SHORTEN)
+    streaming(run, shown=True)
+    assert run.failed(ERROR, BUSY, 0.0, 1.0) == Stop("interrupted")
+    assert run.policy.late_backoff == "shorten"
+    assert run.previous_delay is None

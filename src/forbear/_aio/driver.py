@@ -15,7 +15,7 @@ from forbear._aio import trio_driver
 from forbear._aio.admission import admit
 from forbear._aio.waiting import Loop, pause
 from forbear._runtime.call import Call, Plan, drop, go_on, open_call
-from forbear._runtime.on_asyncio import arm, disarm, disarm_in_time
+from forbear._runtime.on_asyncio import arm, disarm, disarm_in_time, made_of_cancellation
 from forbear._runtime.scope import current
 from forbear._runtime.steps import accept, cancelled, fail, late, left_by
 from forbear._runtime.world import REAL
@@ -83,7 +83,11 @@ def failed(call: Call, caught: BaseException) -> bool:
 
     Raises what has to leave instead: RetryError, or what `caught` really means.
     """
-    error = meaning(call, caught)
+    return decided(call, meaning(call, caught), caught)
+
+
+def decided(call: Call, error: Exception | None, caught: BaseException) -> bool:
+    """As `failed`, where it is known which failure `caught` stands for."""
     try:
         if error is None:
             return False
@@ -96,37 +100,33 @@ def failed(call: Call, caught: BaseException) -> bool:
 
 
 def meaning(call: Call, caught: BaseException) -> Exception | None:
-    """The failure that `caught` stands for; None where it is none. Raises CancelledError where one got lost in it."""
+    """The failure that `caught` stands for; None where it is none, and the call ends with it.
+
+    Raises CancelledError where one got lost in it.
+    """
+    try:
+        error = failure_in(call, caught)
+    except asyncio.CancelledError:
+        cancelled(call, waiting=False)
+        raise
+    if error is None:
+        left_by(call, caught)
+        cancelled(call, waiting=False)
+    return error
+
+
+def failure_in(call: Call, caught: BaseException) -> Exception | None:
+    """As `meaning`, and nobody is told."""
     if call.task is not None:  # else `finish` has already taken the timer down
         cancelled_too = disarm(call)
         if isinstance(caught, Exception):
             if cancelled_too and made_of_cancellation(caught):
-                cancelled(call, waiting=False)
                 raise asyncio.CancelledError from caught
             return late(call, caught) if call.timed_out else caught
         if call.timed_out and not cancelled_too and isinstance(caught, asyncio.CancelledError):
             return late(call, caught)
-    elif isinstance(caught, Exception):
-        return caught
-    left_by(call, caught)
-    cancelled(call, waiting=False)
-    return None
-
-
-def made_of_cancellation(error: Exception) -> bool:
-    """Whether an attempt has turned a cancellation into this error.
-
-    That its task counts one more cancellation than before is not enough: a task group whose child has failed (before
-    Python 3.13) and some libraries' timeouts leave one behind. Timeouts are made of cancellations by their nature.
-    """
-    if isinstance(error, TimeoutError):
-        return False
-    seen, origin = 0, error.__cause__ or error.__context__
-    while origin is not None and seen < 32:
-        if isinstance(origin, asyncio.CancelledError):
-            return True
-        origin, seen = origin.__cause__ or origin.__context__, seen + 1
-    return False
+        return None
+    return caught if isinstance(caught, Exception) else None
 
 
 def pending_cancellations() -> int:

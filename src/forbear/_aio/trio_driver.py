@@ -18,7 +18,6 @@ from forbear._runtime.tickets import running_trio
 async def drive(call: Call, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """One call, to its end."""
     trio = running_trio()
-    loop = Loop(trio.sleep, hear, no_pending_cancellations, trio.Cancelled)
     admitted = True  # the first time: by whoever found that trio runs here
     while True:
         if call.passage is not None and not admitted:
@@ -34,11 +33,17 @@ async def drive(call: Call, fn: Callable[..., Awaitable[Any]], args: tuple[Any, 
         except Exception as error:
             if not fail(call, error):
                 raise
-            await pause(call, loop)
+            await pause_here(call)
         except BaseException as leaving:
             left_by(call, leaving)
             cancelled(call, waiting=False)
             raise
+
+
+async def pause_here(call: Call) -> None:
+    """The wait before the next attempt, under trio."""
+    trio = running_trio()
+    await pause(call, Loop(trio.sleep, hear, no_pending_cancellations, trio.Cancelled))
 
 
 async def hear(told: Awaitable[Any], left: float) -> None:

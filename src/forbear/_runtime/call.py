@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from forbear._runtime.passage import Gate, Passage
+from forbear._runtime.passage import Gate, Hedge, Passage
 from forbear._runtime.scope import Ambient, around, deadline_in, world_of
 from forbear._runtime.telling import tell_end
 from forbear._runtime.world import Sleep, World
@@ -22,6 +22,7 @@ from forbear.core.events import Event, RetryState
 from forbear.core.failure import Failure
 from forbear.core.policy import Policy
 from forbear.core.run import Run
+from forbear.core.stream import StreamSettings
 
 monotonic = time.monotonic
 _making = threading.Lock()
@@ -43,7 +44,8 @@ class Plan:
 
     judge: what an error means for a call, at an instant of the wall clock. rejects: whether a result
     counts as a failure. on_retry: told before each wait; may return an awaitable. world: how the options change the
-    world. listeners: told every event. gate: the guards of the service that is called.
+    world. listeners: told every event. gate: the guards of the service that is called. stream: how a stream is handed
+    over; None where the call is none. hedge: when a slow attempt gets a second copy.
 
     plain: nothing about time was changed. first_limit: seconds for the first attempt of a call with nothing around it.
     checks: whether somebody wants to know that an attempt has succeeded.
@@ -59,13 +61,16 @@ class Plan:
     sleep: Sleep | None = None
     listeners: Sequence[Callable[[Event], None]] = ()
     gate: Gate | None = None
+    hedge: Hedge | None = None
+    stream: StreamSettings | None = None
     plain: bool = field(init=False)
     first_limit: float = field(init=False)
     checks: bool = field(init=False)
 
     def __post_init__(self) -> None:
         policy = self.policy
-        limit = attempt_limit(policy.attempt_timeout, ends_at(0.0, policy.deadline))
+        attempt_timeout = policy.attempt_timeout if self.stream is None else self.stream.first_timeout
+        limit = attempt_limit(attempt_timeout, ends_at(0.0, policy.deadline))
         object.__setattr__(self, "first_limit", limit)
         object.__setattr__(self, "plain", self.world is None and limit > 0)
         object.__setattr__(self, "checks", self.rejects is not None or self.gate is not None)

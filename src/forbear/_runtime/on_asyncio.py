@@ -164,6 +164,22 @@ def disarm_in_time(cut: Cut) -> None:
             slot.stop()
 
 
+def made_of_cancellation(error: Exception) -> bool:
+    """Whether an attempt has turned a cancellation into this error.
+
+    That its task counts one more cancellation than before is not enough: a task group whose child has failed (before
+    Python 3.13) and some libraries' timeouts leave one behind. Timeouts are made of cancellations by their nature.
+    """
+    if isinstance(error, TimeoutError):
+        return False
+    seen, origin = 0, error.__cause__ or error.__context__
+    while origin is not None and seen < 32:
+        if isinstance(origin, asyncio.CancelledError):
+            return True
+        origin, seen = origin.__cause__ or origin.__context__, seen + 1
+    return False
+
+
 def _own_slot(loop: asyncio.AbstractEventLoop, cut: Cut, limit: float, world: World) -> Slot:
     if world.attach is not None:
         world.attach(loop)

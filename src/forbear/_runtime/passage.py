@@ -7,14 +7,17 @@ learn how it ended. What has been taken is always given back.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from forbear._runtime.line import Line, Ticket
+from forbear._runtime.world import Clock
 from forbear.core.failure import Failure
+from forbear.core.hedge import HedgeSettings, Hedging
 
 if TYPE_CHECKING:
     from forbear._runtime.call import Call
 
+R = TypeVar("R")
 Standing = tuple[Line[Any, Any], Ticket[Any, Any]]
 
 
@@ -31,12 +34,24 @@ class Passage(Protocol):
         """
         ...
 
+    def copied(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Admits a copy of an attempt that is under way, if it need not wait and nothing speaks against it."""
+        ...
+
     def succeeded(self, result: object) -> None:
         """The attempt has returned."""
         ...
 
     def failed(self, error: BaseException, failure: Failure, random: float, *, cut: bool) -> None:
         """The attempt has failed. `random` is in [0, 1). `cut`: it had less than an attempt's time, and used it up."""
+        ...
+
+    def stepped_out(self) -> None:
+        """The attempt goes on, but what runs from here on, in this context, is no part of it."""
+        ...
+
+    def stepped_in(self) -> None:
+        """What runs from here on, in this context, is part of the attempt again."""
         ...
 
     def dropped(self) -> None:
@@ -57,6 +72,20 @@ class Passage(Protocol):
 
     def shut(self) -> Exception | None:
         """The error that a retry would only meet; None where the circuit lets it through."""
+        ...
+
+
+class Hedge(Protocol):
+    """What all calls that share it know of how long attempts take, and the copies that they have sent."""
+
+    settings: HedgeSettings
+    sent: int
+    won: int
+    suppressed: int
+    wasted: float
+
+    def ask(self, clock: Clock, step: Callable[[Hedging, float], R], /) -> R:
+        """Does a step of the state on this clock."""
         ...
 
 

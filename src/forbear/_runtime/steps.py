@@ -13,9 +13,9 @@ from typing import Any
 from forbear._runtime.call import Call, calls_around, drop
 from forbear._runtime.scope import current
 from forbear._runtime.telling import log_mistake, log_unsafe, tell, tell_attempt, tell_end
-from forbear.core.decision import Retry, refusal
+from forbear.core.decision import Retry
 from forbear.core.failure import Failure, Kind
-from forbear.core.run import Pending
+from forbear.core.run import Pending, Run
 from forbear.errors import GaveUp, GiveUpReason, ResultRejected, mark
 
 
@@ -35,7 +35,8 @@ def accept(call: Call, result: object) -> None:
     if call.plan.listeners:
         now = call.world.clock()
         tell_attempt(call.plan, call.run, "success", now)
-        tell_end(call.plan, call.run, "success", now)
+        if call.plan.hedge is None:  # else the call ends when its other copies have
+            tell_end(call.plan, call.run, "success", now)
 
 
 def fail(call: Call, error: Exception) -> bool:
@@ -43,18 +44,41 @@ def fail(call: Call, error: Exception) -> bool:
 
     The wait is then in `call.run.pending`. Raises RetryError, caused by `error`, where the call is given up.
     """
+    if call.run.mistake is error:
+        call.run.mistake = None
+        tell_end(call.plan, call.run, "permanent", call.world.clock(), error)
+        return False
+    return follow(call, error, judged(call, error))
+
+
+def judged(call: Call, error: Exception) -> Failure:
+    """What the error that an attempt has ended with means; the guards and the listeners learn of it."""
+    plan, run, world, passage = call.plan, call.run, call.world, call.passage
+    now = world.clock()
+    failure = plan.judge(error, call, world.wall())
+    if passage is not None:
+        # Cut at the deadline before a whole attempt's time was over: it says nothing about the service. Were it
+        # counted, a line that grows would let the limit fall, and a limit that falls the line grow.
+        cut = failure.kind is Kind.TIMEOUT and run.cut_short(plan.first_limit, now)
+        passage.failed(error, failure, world.random(), cut=cut)
+    tell_attempt(plan, run, "failure", now, error)
+    return failure
+
+
+def follow(
+    call: Call, error: Exception, failure: Failure, attempt: Run | None = None, ended_at: float | None = None
+) -> bool:
+    """What follows from a failure: see `fail`. A retry has its place in the budget then.
+
+    `attempt`: the copy that has failed, where it is not the call's own run, and when it did, where that was earlier.
+    """
     plan, run, world = call.plan, call.run, call.world
     now = world.clock()
-    if run.mistake is error:
-        run.mistake = None
-        tell_end(plan, run, "permanent", now, error)
-        return False
-    failure = plan.judge(error, call, world.wall())
     try:
-        paid = call.passage is None or _pay(call, error, failure, now)
-        random = world.random() if refusal(run.policy, failure, run.number) is None else 0.0
-        answer = run.failed(error, failure, now, random, paid=paid)
-        tell_attempt(call.plan, call.run, "failure", now, error)
+        refused = run.refusal(failure) is not None
+        paid = call.passage is None or refused or call.passage.pay(failure)
+        random = 0.0 if refused else world.random()
+        answer = run.failed(error, failure, now, random, paid=paid, attempt=attempt, ended_at=ended_at)
         if isinstance(answer, Retry):
             if call.passage is not None:
                 _leave_if_shut(call, error, now)
@@ -65,27 +89,14 @@ def fail(call: Call, error: Exception) -> bool:
         raise
     _refund(call)
     run.previous_error = None  # the call is over, and the frames in its traceback must not keep it alive
-    tell_end(call.plan, call.run, answer.reason, now, error)
+    tell_end(plan, run, answer.reason, now, error)
     if answer.reason == "unsafe":
         log_unsafe(plan.name, error)
-    if answer.reason == "permanent" or answer.reason == "unsafe":
+    if answer.reason == "permanent" or answer.reason == "unsafe" or answer.reason == "interrupted":
         return False
-    if not _leaves_marked(call, error, answer.reason, now, run.number):
-        raise run.given_up(answer.reason, error, now, run.number) from error
+    if not _leaves_marked(call, error, answer.reason, now, run.completed):
+        raise run.given_up(answer.reason, error, now, run.completed) from error
     return False
-
-
-def _pay(call: Call, error: Exception, failure: Failure, now: float) -> bool:
-    """The guards learn of the failure; whether a retry has a place in the budget, which it takes now."""
-    passage, run = call.passage, call.run
-    if passage is None:
-        return True
-    # Cut at the deadline before a whole attempt's time was over: it says nothing about the service. Were it counted, a
-    # line that grows would let the limit fall, and a limit that falls the line grow.
-    limit = run.limit
-    cut = failure.kind is Kind.TIMEOUT and limit < call.plan.first_limit and now - run.attempt_at >= 0.9 * limit
-    passage.failed(error, failure, call.world.random(), cut=cut)
-    return refusal(run.policy, failure, run.number) is not None or passage.pay(failure)
 
 
 def _refund(call: Call) -> None:
@@ -177,8 +188,8 @@ def check_time(call: Call, error: BaseException, needed: float = 0.0) -> float:
     run, now = call.run, call.world.clock()
     if run.left(now) <= needed:
         tell_end(call.plan, call.run, "deadline", now, error)
-        if not _leaves_marked(call, error, "deadline", now, run.number):
-            raise run.given_up("deadline", error, now, run.number) from error
+        if not _leaves_marked(call, error, "deadline", now, run.completed):
+            raise run.given_up("deadline", error, now, run.completed) from error
         try:
             raise error
         finally:
@@ -221,7 +232,9 @@ def late(call: Call, cause: BaseException | None = None) -> TimeoutError:
     """The error of an attempt that its timer has ended; it says which limit that was."""
     run = call.run
     own = run.policy.attempt_timeout
-    if own is not None and own <= run.limit * (1 + 1e-9):  # of equal limits, whatever the rounding, the attempt's
+    if run.stream is not None:
+        text = run.stream.late(run.number)
+    elif own is not None and own <= run.limit * (1 + 1e-9):  # of equal limits, whatever the rounding, the attempt's
         text = f"attempt {run.number} took longer than attempt_timeout={own:g} s"
     else:
         text = f"attempt {run.number} was cut at the deadline, {run.limit:.3g} s after it began"

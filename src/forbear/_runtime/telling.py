@@ -57,7 +57,7 @@ def tell_end(
         event = CallEnded(
             call=plan.name,
             reason=reason,
-            attempts=run.number if attempts is None else attempts,
+            attempts=run.completed if attempts is None else attempts,
             elapsed=max(0.0, now - run.started_at),
             waited=run.waited,
             error_type=None if error is None else type_name(error),

@@ -24,6 +24,7 @@ from forbear._runtime.steps import accept, cancelled, fail
 from forbear._sync import driver as blocking_driver
 from forbear._sync.admission import admit as admit_blocking
 from forbear.calls.current import Attempt
+from forbear.calls.guarding import refuse_hedge
 from forbear.calls.options import BlockOptions, plan_of
 from forbear.errors import UsageError
 
@@ -226,6 +227,7 @@ def attempts(**options: Unpack[BlockOptions]) -> Attempts:
     `idempotency_key`, `previous_error`, and takes `result` where `retry_if_result` is to judge one; leave the block by
     its end then, as a `return` inside it hands out the value, refused or not.
     """
-    if "fallback" in options:
+    if "fallback" in options or "fallback_on" in options:
         raise TypeError("a block has no value to replace, so it takes no fallback=: catch RetryError around the loop")
+    refuse_hedge(options, "attempts")
     return Attempts(plan_of("block", options))

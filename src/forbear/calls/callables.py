@@ -1,7 +1,7 @@
 """What kind of callable a thing is, and which can't be retried.
 
-Decided here: what is refused at once, and with which correction. What could only seem to be retried (a generator, whose
-failures come after the call has returned) is a silent no-op in most libraries.
+Decided here: what is refused at once, and with which correction. What could only seem to be retried (the call of a
+generator, whose failures come after it has returned) is a silent no-op in most libraries.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from types import CodeType
-from typing import Any
+from typing import Any, Literal
 
 from forbear.core.policy import Policy
 
@@ -37,12 +37,14 @@ def refuse(fn: Any) -> None:
             f"retry needs a function, not {type(fn).__name__}; options are given by name, as in "
             "retry(fetch, max_attempts=3)"
         )
+
+
+def makes_a_stream(fn: Any) -> Literal["sync", "async"] | None:
+    """Whether `fn` is a generator function, and of which kind."""
     called = fn if _code(fn) is not None or isinstance(fn, (functools.partial, type)) else type(fn).__call__
-    if (inspect.isgeneratorfunction(called) and not _is_old_coroutine(called)) or inspect.isasyncgenfunction(called):
-        raise TypeError(
-            f"{name_of(fn)} is a generator: its failures come while it is iterated, after the call has "
-            "returned, so no retry around the call can see them; retry the function that opens the stream"
-        )
+    if inspect.isgeneratorfunction(called) and not _is_old_coroutine(called):
+        return "sync"
+    return "async" if inspect.isasyncgenfunction(called) else None
 
 
 def is_coroutine_function(fn: Any) -> bool:
@@ -81,6 +83,12 @@ def _is_old_coroutine(fn: Any) -> bool:
 def check_call(fn: Any, form: str, *, takes_async: bool = True) -> None:
     """Raises TypeError, with the correction, where `fn` can't be called without arguments."""
     refuse(fn)
+    kind = makes_a_stream(fn)
+    if kind is not None:
+        raise TypeError(
+            f"{name_of(fn)} is a generator: its failures come while it is iterated, so iterate "
+            f"{'async ' if kind == 'async' else ''}for chunk in stream({name_of(fn)}, ...), or decorate it"
+        )
     if required_arguments(fn) and (takes_async or not is_coroutine_function(fn)):
         raise TypeError(
             f"{form}(fn) calls fn without arguments, but {name_of(fn)} needs some: write "

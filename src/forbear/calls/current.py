@@ -46,8 +46,9 @@ class Attempt:
 
     @property
     def idempotency_key(self) -> str:
-        """One key for the whole call, made when first asked for, the same in every attempt."""
+        """One key for the whole call, made when first asked for, the same in every attempt and copy."""
         run = self._call.run
+        run = run.of or run
         with _making_a_key:
             if run.key is None:
                 run.key = str(uuid.uuid4())

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar, cast
 
 from forbear._runtime.call import Plan
-from forbear.calls.callables import name_of, refuse
-from forbear.calls.options import plan_of
+from forbear.calls.callables import makes_a_stream, name_of, refuse
+from forbear.calls.fallback import Fallback
+from forbear.calls.options import fallback_of, plan_of
 
 F = TypeVar("F", bound=Callable[..., object])
-Fallback = Callable[[Exception], Any]
 # Chooses the driver: (plan, function, fallback) -> the guarded function.
 Guard = Callable[[Plan, Callable[..., Any], Fallback | None], Callable[..., Any]]
 
@@ -30,7 +30,8 @@ class Decorator(Protocol):
 
 def decorator(guard: Guard, options: Mapping[str, Any]) -> Decorator:
     """The decorator that these options make. They are checked now, not when the first function is decorated."""
-    plan_of("", options)
+    plan_of("", options, stream=None)
+    fallback_of(options)
 
     def wrap(fn: F, /) -> F:
         return cast("F", _decorated(fn, guard, options))
@@ -44,4 +45,7 @@ def _decorated(fn: Any, guard: Guard, options: Mapping[str, Any]) -> Any:
     refuse(fn)
     if isinstance(fn, type):
         raise TypeError(f"{fn.__name__} is a class: decorate the function or method that makes the call")
-    return functools.update_wrapper(guard(plan_of(name_of(fn), options), fn, options.get("fallback")), fn)
+    plan = plan_of(name_of(fn), options, stream=makes_a_stream(fn) is not None)
+    guarded: Any = functools.update_wrapper(guard(plan, fn, fallback_of(options)), fn)
+    guarded.__forbear_plan__ = plan
+    return guarded

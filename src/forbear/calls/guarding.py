@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from forbear._runtime.call import Plan
 from forbear.calls.callables import is_coroutine_function
 from forbear.calls.reading import READER
+from forbear.core.hedge import HedgeSettings
 from forbear.core.validation import number
 from forbear.upstream.guards import Guards
+from forbear.upstream.hedge import Hedge
 
 # Where an object shows what it is, and what to write instead of something else.
 _KINDS = {
@@ -50,6 +53,40 @@ def guards_of(options: Mapping[str, Any]) -> Guards | None:
         name=f"Upstream {upstream.name!r}",
         observe_only=upstream.observe_only,
     )
+
+
+def hedge_of(options: Mapping[str, Any]) -> Hedge | None:
+    """The hedge among the options. One that is given by its settings belongs to the service, if there is one."""
+    given, upstream = options.get("hedge"), options.get("upstream")
+    if given is None or given is False:
+        return None
+    if options.get("idempotent") is False:
+        raise ValueError("hedge= sends the same request twice, and idempotent=False says that this does harm")
+    if isinstance(given, Hedge):
+        return given
+    if isinstance(given, type):
+        raise ValueError("hedge must be an object that keeps what it learns: write hedge=Hedge()")
+    settings = given if isinstance(given, HedgeSettings) else HedgeSettings(delay=None if given is True else given)
+    return Hedge.of(settings) if upstream is None else upstream.hedge_with(settings)
+
+
+def refuse_forgetful(plan: Plan, options: Mapping[str, Any], form: str) -> None:
+    """Raises ValueError for a single call whose hedge could only learn from calls that it has never seen."""
+    hedge = plan.hedge
+    if hedge is None or hedge.settings.delay is not None or isinstance(options.get("hedge"), Hedge):
+        return
+    if options.get("upstream") is None:
+        raise ValueError(
+            f"{form}(fn, ...) is one call, and its hedge has nothing to learn the delay from: give seconds, as in "
+            "hedge=0.2, an upstream=, or a Hedge() that you keep; or decorate a function"
+        )
+
+
+def refuse_hedge(options: Mapping[str, Any], form: str) -> None:
+    """Raises TypeError for a form that can't hedge: what blocks can't be cancelled, and a block can't run twice."""
+    if options.get("hedge") is not None and options.get("hedge") is not False:
+        why = "a block can't run twice" if form == "attempts" else "a blocking call can't be cancelled when it has lost"
+        raise TypeError(f"{form} takes no hedge=: {why}; use retry or hedge with an async function")
 
 
 def _single(given: Mapping[str, Any], limiter: Any, tokens: Any) -> Guards:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, Unpack, overload
 
 from forbear.calls.decorate import Decorator
-from forbear.calls.options import Options
+from forbear.calls.options import DecoratorOptions
 from forbear.calls.retry import retry
 from forbear.classify.failures import is_transient
 from forbear.core.policy import Policy
@@ -34,7 +34,7 @@ LLM_POLICY = Policy(
 @overload
 def llm_retry(fn: F, /) -> F: ...
 @overload
-def llm_retry(**options: Unpack[Options]) -> Decorator: ...
+def llm_retry(**options: Unpack[DecoratorOptions]) -> Decorator: ...
 def llm_retry(fn: Any = None, /, **options: Any) -> Any:
     """A decorator, `@llm_retry` or `@llm_retry(...)`, for functions that call an LLM API; sync and async.
 

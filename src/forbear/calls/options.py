@@ -16,13 +16,16 @@ from forbear._runtime.call import Call, Plan
 from forbear._runtime.telling import log_mistake
 from forbear._runtime.world import REAL, Clock, Sleep, World
 from forbear.calls.callables import is_coroutine_function
-from forbear.calls.guarding import guards_of
+from forbear.calls.fallback import Fallback
+from forbear.calls.guarding import guards_of, hedge_of
+from forbear.calls.stream_options import STREAM_OPTIONS, Events, stream_settings
 from forbear.classify.failures import Classifier, classify, is_retryable
 from forbear.classify.groups import with_origins
 from forbear.core.backoff import Backoff, Jitter
 from forbear.core.events import RetryState
 from forbear.core.failure import Failure, Kind
 from forbear.core.policy import LateBackoff, Policy, RetryAfterMode
+from forbear.core.stream import AfterContent
 from forbear.core.validation import Seconds, flag
 from forbear.errors import ApiError, CircuitOpenError, ResultRejected, UsageError, already_retried
 from forbear.observe.hooks import listeners
@@ -30,7 +33,8 @@ from forbear.observe.hooks import listeners
 if TYPE_CHECKING:  # a blocking call must not load what only async code needs
     from forbear.upstream.breaker import CircuitBreaker
     from forbear.upstream.budget import RetryBudget
-    from forbear.upstream.guards import Tokens
+    from forbear.upstream.cost import Tokens
+    from forbear.upstream.hedge import Hedge
     from forbear.upstream.limiter import RateLimiter
     from forbear.upstream.service import Service
 
@@ -76,13 +80,32 @@ class BlockOptions(PolicyOptions, total=False):
 class Options(BlockOptions, total=False):
     """What every other form takes."""
 
-    fallback: Callable[[Exception], Any] | None
+    hedge: bool | Seconds | Hedge | None
+    fallback: Any
+    fallback_on: Callable[[Exception], bool] | type[Exception] | tuple[type[Exception], ...] | None
+
+
+class StreamCallOptions(Options, total=False):
+    """What `stream` takes besides `after_content`."""
+
+    events: Events | None
+    resume: Callable[..., Any] | None
+    hold_at_most: int
+    first_timeout: Seconds | None
+    gap_timeout: Seconds | None
+    total_timeout: Seconds | None
+
+
+class DecoratorOptions(StreamCallOptions, total=False):
+    """What a decorator takes: it may find a function or a generator."""
+
+    after_content: AfterContent
 
 
 _POLICY_FIELDS = frozenset(PolicyOptions.__annotations__) - {"policy"}
 # Functions among the options would be kept alive with the plan.
 _REMEMBERED = _POLICY_FIELDS - {"backoff"}
-_NAMES = frozenset(Options.__annotations__)
+_NAMES = frozenset(DecoratorOptions.__annotations__)
 # Names that users of other libraries try first.
 _MEANT = {
     "attempts": "max_attempts (it counts the first attempt too)",
@@ -110,20 +133,28 @@ _MEANT = {
     "circuit": "breaker",
     "rate_limiter": "limiter",
     "retry_budget": "budget",
+    "hedge_delay": "hedge (seconds)",
+    "hedging": "hedge",
+    "on_fallback": "fallback_on",
+    "idle_timeout": "gap_timeout",
+    "chunk_timeout": "gap_timeout",
+    "ttft_timeout": "first_timeout",
 }
 
 
-def plan_of(name: str, options: Mapping[str, Any]) -> Plan:
+def plan_of(name: str, options: Mapping[str, Any], *, stream: bool | None = False) -> Plan:
     """The plan that the options describe. Raises TypeError for an unknown name, ValueError for a bad value.
+
+    `stream`: whether it is a stream's; None where that is not known yet.
 
     Plans are frozen: the call form, which names its options anew each time, need not build one each time.
     """
-    if options.keys() <= _REMEMBERED:
+    if not stream and options.keys() <= _REMEMBERED:
         try:
             return _remembered(name, **options)
         except TypeError:  # what can't be hashed is no good value, and is told so below
             pass
-    return _plan_of(name, options)
+    return _plan_of(name, options, stream)
 
 
 @lru_cache(maxsize=256, typed=True)
@@ -131,19 +162,22 @@ def _remembered(name: str, /, **options: Any) -> Plan:
     return _plan_of(name, options)
 
 
-def _plan_of(name: str, options: Mapping[str, Any]) -> Plan:
+def _plan_of(name: str, options: Mapping[str, Any], stream: bool | None = False) -> Plan:
     for option in options:
         if option not in _NAMES:
             raise TypeError(_unknown(option))
+        if stream is False and option in STREAM_OPTIONS:
+            raise TypeError(f"{option}= is for streams: use stream(fn, ...), or decorate a generator function")
     hook, rejects = options.get("on_retry"), options.get("retry_if_result")
-    for option, function in (("on_retry", hook), ("retry_if_result", rejects), ("fallback", options.get("fallback"))):
+    for option, function in (("on_retry", hook), ("retry_if_result", rejects)):
         if function is not None and not callable(function):
             raise ValueError(f"{option} must be a function, not {type(function).__name__}")
     if rejects is not None:
         _refuse_async("retry_if_result", rejects)
+    policy = policy_of(options)
     return Plan(
         name=name,
-        policy=policy_of(options),
+        policy=policy,
         judge=_judge(options.get("retryable", is_retryable), flag("idempotent", options.get("idempotent", True))),
         rejects=rejects,
         on_retry=hook,
@@ -152,7 +186,19 @@ def _plan_of(name: str, options: Mapping[str, Any]) -> Plan:
         sleep=options.get("sleep"),
         listeners=listeners,
         gate=guards_of(options),
+        hedge=hedge_of(options),
+        stream=stream_settings(options, policy) if stream or not STREAM_OPTIONS.isdisjoint(options) else None,
     )
+
+
+def fallback_of(options: Mapping[str, Any]) -> Fallback | None:
+    """The fallback among the options; None where there is none."""
+    answer, on = options.get("fallback"), options.get("fallback_on")
+    if on is not None and answer is None:
+        raise ValueError("fallback_on= says which errors fallback= answers, and there is none")
+    if isinstance(answer, BaseException) or (isinstance(answer, type) and issubclass(answer, BaseException)):
+        raise ValueError("fallback is an error: it takes the place of a result, as a value or a function of the error")
+    return None if answer is None else Fallback(answer=answer, on=None if on is None else _predicate(on, "fallback_on"))
 
 
 def policy_of(options: Mapping[str, Any]) -> Policy:
@@ -209,7 +255,7 @@ def _answer(rule: Callable[[Exception], bool], error: Exception, failure: Failur
         return False
 
 
-def _predicate(retryable: Retryable) -> Callable[[Exception], bool] | None:
+def _predicate(retryable: Any, option: str = "retryable") -> Callable[[Exception], bool] | None:
     """The user's own rule; None where the verdict is the rule."""
     if isinstance(retryable, Classifier):
         return None
@@ -217,14 +263,12 @@ def _predicate(retryable: Retryable) -> Callable[[Exception], bool] | None:
         kinds = retryable if isinstance(retryable, tuple) else (retryable,)
         for kind in kinds:
             if not _is_exception_class(kind):
-                raise ValueError(
-                    f"retryable names {kind!r}, which is no Exception class; cancellation is never retried"
-                )
+                raise ValueError(f"{option} names {kind!r}, which is no Exception class; cancellation is never retried")
         return lambda error: isinstance(error, kinds)
     if not callable(retryable):
-        raise ValueError("retryable must be a function of the error, an exception class or a tuple of classes")
-    _refuse_async("retryable", retryable)
-    return retryable
+        raise ValueError(f"{option} must be a function of the error, an exception class or a tuple of classes")
+    _refuse_async(option, retryable)
+    return retryable  # type: ignore[no-any-return]
 
 
 def _refuse_async(option: str, function: Callable[..., Any]) -> None:

@@ -10,13 +10,17 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar, Unpack, overload
 
 from forbear._aio import driver as asyncio_driver
+from forbear._aio import hedge as hedge_driver
 from forbear._runtime.call import Call, Plan
 from forbear._runtime.steps import is_awaitable
 from forbear._sync import driver as blocking_driver
-from forbear.calls.callables import check_call, is_coroutine_function, name_of, refuse
-from forbear.calls.decorate import Decorator, Fallback, decorator
-from forbear.calls.fallback import with_fallback, with_fallback_async
-from forbear.calls.options import Options, plan_of
+from forbear.calls import blocking, stream
+from forbear.calls.callables import check_call, is_coroutine_function, makes_a_stream, name_of, refuse
+from forbear.calls.decorate import Decorator, decorator
+from forbear.calls.fallback import Fallback, with_fallback
+from forbear.calls.fallback_async import with_fallback_async
+from forbear.calls.guarding import refuse_forgetful
+from forbear.calls.options import DecoratorOptions, Options, fallback_of, plan_of
 from forbear.errors import UsageError
 
 T = TypeVar("T")
@@ -25,12 +29,13 @@ T = TypeVar("T")
 @overload
 def retry(fn: Callable[[], Awaitable[T]], /, **options: Unpack[Options]) -> Coroutine[Any, Any, T]: ...
 @overload
-def retry(**options: Unpack[Options]) -> Decorator: ...
+def retry(**options: Unpack[DecoratorOptions]) -> Decorator: ...
 def retry(fn: Any = None, /, **options: Any) -> Any:
     """Calls `fn` until it succeeds, or until no further attempt makes sense.
 
     `retry(fn, ...)` is a coroutine of the result: `fn` takes no argument and returns an awaitable, one attempt.
-    `retry(...)` without a function is a decorator for `def` and `async def`, methods, partials and callable objects.
+    `retry(...)` without a function is a decorator for `def` and `async def`, methods, partials and callable objects;
+    and for generators and async generators, which become streams: see `stream`, whose options it takes too.
 
     Durations are seconds or a `timedelta`; None means "no limit".
 
@@ -46,7 +51,12 @@ def retry(fn: Any = None, /, **options: Any) -> Any:
     retry_if_result: a function of the result; true makes it a transient failure.
     on_retry: called with a `RetryState` before each wait; sync or async; its own errors are only logged.
     reraise (False): raise the last error itself, with a note, instead of RetryError.
-    fallback: called with the final error when the call is given up; its result is the call's.
+    hedge: sends a second copy of an attempt that is slow and takes the first answer: after so many seconds, or True: a
+        delay learned from the calls before, or a `Hedge`. Async functions only, under asyncio; see `hedge`.
+    fallback: what answers when the call is given up: a value; a function of the final error; or a function that forbear
+        has made, of another `Upstream` perhaps, which gets the arguments of the call. It has the rest of the deadline.
+    fallback_on: the errors that it answers, of the call or of its last attempt: a function, or exception classes. By
+        default those that mean "given up", not those that were raised at once because no retry could help.
     sleep, rng, clock: for tests; `clock=FakeTime()` drives everything.
 
     Raises RetriesExhausted, DeadlineExceeded (also a TimeoutError) or BudgetExhausted, all of them RetryError, caused
@@ -56,7 +66,9 @@ def retry(fn: Any = None, /, **options: Any) -> Any:
     if fn is None:
         return decorator(guard, options)
     check_call(fn, "retry")
-    return guard_async(plan_of(name_of(fn), options), fn, options.get("fallback"))()
+    plan = plan_of(name_of(fn), options)
+    refuse_forgetful(plan, options, "retry")
+    return guard_async(plan, fn, fallback_of(options))()
 
 
 @overload
@@ -72,12 +84,15 @@ def retry_call(func: Any, /, *args: Any, retry_options: Options | None = None, *
     """
     options: dict[str, Any] = {**(retry_options or {})}
     refuse(func)
-    return guard(plan_of(name_of(func), options), func, options.get("fallback"))(*args, **kwargs)
+    plan = plan_of(name_of(func), options, stream=makes_a_stream(func) is not None)
+    return guard(plan, func, fallback_of(options))(*args, **kwargs)
 
 
 def guard(plan: Plan, fn: Callable[..., Any], fallback: Fallback | None) -> Callable[..., Any]:
     """A function of any kind, under the driver that it needs."""
-    if is_coroutine_function(fn):
+    if plan.stream is not None:
+        return (stream.guard_async if makes_a_stream(fn) == "async" else blocking.guard_stream)(plan, fn, fallback)
+    if is_coroutine_function(fn) or plan.hedge is not None:
         return guard_async(plan, fn, fallback)
 
     def go_on(first: Awaitable[Any], args: tuple[Any, ...], kwargs: dict[str, Any], begun: Call) -> Any:
@@ -93,7 +108,8 @@ def guard_async(
     plan: Plan, fn: Callable[..., Any], fallback: Fallback | None, begun: Call | None = None
 ) -> Callable[..., Any]:
     """A function that returns awaitables, under the asyncio driver. `begun` is a call that goes on there."""
-    guarded = asyncio_driver.guard(plan, fn if is_coroutine_function(fn) else _awaitable_only(fn), begun)
+    driver = asyncio_driver if plan.hedge is None else hedge_driver
+    guarded = driver.guard(plan, fn if is_coroutine_function(fn) else _awaitable_only(fn), begun)
     return guarded if fallback is None else with_fallback_async(guarded, plan, fallback)
 
 

@@ -9,10 +9,14 @@ from forbear.calls.attempts import Attempts
 from forbear.calls.attempts import attempts as attempts_of
 from forbear.calls.blocking import retry_sync as retry_sync_of
 from forbear.calls.decorate import Decorator
+from forbear.calls.hedge import hedge as hedge_of
 from forbear.calls.llm import llm_retry as llm_retry_of
-from forbear.calls.options import BlockOptions, Options
+from forbear.calls.options import BlockOptions, DecoratorOptions, Options, StreamCallOptions
 from forbear.calls.retry import retry as retry_of
 from forbear.calls.retry import retry_call as retry_call_of
+from forbear.calls.stream import AsyncSource, Source, Stream
+from forbear.calls.stream import stream as stream_of
+from forbear.core.stream import Restarted
 from forbear.core.validation import Seconds, refuse_unknown
 from forbear.upstream.breaker import CircuitBreaker
 from forbear.upstream.budget import RetryBudget
@@ -91,7 +95,7 @@ class Upstream(Service):
     @overload
     def retry(self, fn: Callable[[], Awaitable[T]], /, **options: Unpack[Options]) -> Coroutine[Any, Any, T]: ...
     @overload
-    def retry(self, **options: Unpack[Options]) -> Decorator: ...
+    def retry(self, **options: Unpack[DecoratorOptions]) -> Decorator: ...
     def retry(self, *fn: Any, **options: Any) -> Any:
         """As `forbear.retry`, through the guards of this service."""
         return retry_of(*fn, **self._with(options))
@@ -99,7 +103,7 @@ class Upstream(Service):
     @overload
     def retry_sync(self, fn: Callable[[], T], /, **options: Unpack[Options]) -> T: ...
     @overload
-    def retry_sync(self, **options: Unpack[Options]) -> Decorator: ...
+    def retry_sync(self, **options: Unpack[DecoratorOptions]) -> Decorator: ...
     def retry_sync(self, *fn: Any, **options: Any) -> Any:
         """As `forbear.retry_sync`, through the guards of this service."""
         return retry_sync_of(*fn, **self._with(options))
@@ -113,11 +117,72 @@ class Upstream(Service):
     @overload
     def llm_retry(self, fn: F, /) -> F: ...
     @overload
-    def llm_retry(self, **options: Unpack[Options]) -> Decorator: ...
+    def llm_retry(self, **options: Unpack[DecoratorOptions]) -> Decorator: ...
     def llm_retry(self, *fn: Any, **options: Any) -> Any:
         """As `forbear.llm_retry`, through the guards of this service."""
         decorate = llm_retry_of(**self._with(options))
         return decorate(*fn) if fn else decorate
+
+    @overload
+    def hedge(
+        self,
+        fn: Callable[[], Awaitable[T]],
+        /,
+        *,
+        delay: Seconds | None = ...,
+        max_extra_load: float = ...,
+        max_copies: int = ...,
+        min_samples: int = ...,
+        **options: Unpack[Options],
+    ) -> Coroutine[Any, Any, T]: ...
+    @overload
+    def hedge(
+        self,
+        *,
+        delay: Seconds | None = ...,
+        max_extra_load: float = ...,
+        max_copies: int = ...,
+        min_samples: int = ...,
+        **options: Unpack[DecoratorOptions],
+    ) -> Decorator: ...
+    def hedge(self, *fn: Any, **options: Any) -> Any:
+        """As `forbear.hedge`, through the guards of this service, which learns the delay from all its calls."""
+        return hedge_of(*fn, **self._with(options))
+
+    @overload
+    def stream(
+        self,
+        fn: Callable[[], AsyncSource[T]],
+        /,
+        *,
+        after_content: Literal["restart"],
+        **options: Unpack[StreamCallOptions],
+    ) -> Stream[T | Restarted]: ...
+    @overload
+    def stream(
+        self,
+        fn: Callable[[], AsyncSource[T]],
+        /,
+        *,
+        after_content: Literal["raise", "buffer", "resume"] = ...,
+        **options: Unpack[StreamCallOptions],
+    ) -> Stream[T]: ...
+    @overload
+    def stream(
+        self, fn: Callable[[], Source[T]], /, *, after_content: Literal["restart"], **options: Unpack[StreamCallOptions]
+    ) -> Stream[T | Restarted]: ...
+    @overload
+    def stream(
+        self,
+        fn: Callable[[], Source[T]],
+        /,
+        *,
+        after_content: Literal["raise", "buffer", "resume"] = ...,
+        **options: Unpack[StreamCallOptions],
+    ) -> Stream[T]: ...
+    def stream(self, fn: Callable[[], Any], /, **options: Any) -> Stream[Any]:
+        """As `forbear.stream`, through the guards of this service: its place is held until the stream ends."""
+        return stream_of(fn, **self._with(options))
 
     def attempts(self, **options: Unpack[BlockOptions]) -> Attempts:
         """As `forbear.attempts`, through the guards of this service."""

@@ -17,7 +17,7 @@ from forbear.core.policy import Policy
 from forbear.core.validation import count, number, share
 
 Source = Literal["backoff", "shortened backoff", "hint", "capped hint"]
-StopReason = Literal["unsafe", "permanent", "max_attempts", "deadline", "budget"]
+StopReason = Literal["unsafe", "permanent", "max_attempts", "deadline", "budget", "interrupted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,15 @@ class Retry:
 class Stop:
     """Make no further attempt. "unsafe" and "permanent": raise the error as it is; else the call is given up.
 
-    "budget" is not decided here: it needs to know what other calls have spent.
+    Two are not decided here: "budget" needs to know what other calls have spent, "interrupted" what a stream has
+    already delivered.
     """
 
     reason: StopReason
 
 
-UNSAFE, PERMANENT, ATTEMPTS, DEADLINE, BUDGET = (
-    Stop("unsafe"), Stop("permanent"), Stop("max_attempts"), Stop("deadline"), Stop("budget"),
+UNSAFE, PERMANENT, ATTEMPTS, DEADLINE, BUDGET, INTERRUPTED = (
+    Stop("unsafe"), Stop("permanent"), Stop("max_attempts"), Stop("deadline"), Stop("budget"), Stop("interrupted"),
 )  # fmt: skip
 
 

@@ -14,7 +14,10 @@ from forbear.core.failure import Kind
 from forbear.errors import picklable
 
 Outcome = Literal["success", "failure", "cancelled"]
-EndReason = Literal["success", "permanent", "unsafe", "max_attempts", "deadline", "budget", "circuit", "cancelled"]
+EndReason = Literal[
+    "success", "permanent", "unsafe", "max_attempts", "deadline", "budget", "circuit", "cancelled", "interrupted",
+    "closed",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +66,10 @@ class AttemptEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallEnded:
-    """A call is over, after `attempts` attempts, `elapsed` seconds, `waited` of them between attempts."""
+    """A call is over, after `attempts` attempts, `elapsed` seconds, `waited` of them between attempts.
+
+    `reason` "interrupted": a stream broke after content had been delivered; "closed": its consumer wanted no more.
+    """
 
     call: str
     reason: EndReason
@@ -71,6 +77,15 @@ class CallEnded:
     elapsed: float
     waited: float
     error_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FellBack:
+    """A call was given up, with an error of this type, and `fallback` answers in its place."""
+
+    call: str
+    fallback: str
+    error_type: str
 
 
 def _without_unpicklable(event: RetryState | AttemptEnded) -> tuple[Any, ...]:
@@ -83,4 +98,4 @@ def _made_again(kind: type[RetryState | AttemptEnded], facts: dict[str, Any]) ->
     return kind(**facts)
 
 
-Event = RetryState | AttemptEnded | CallEnded
+Event = RetryState | AttemptEnded | CallEnded | FellBack

@@ -23,8 +23,8 @@ from forbear.core.rate import Cost, Rates, RateSettings
 from forbear.core.room import Place, Room
 from forbear.core.validation import Seconds, number, optional_seconds, refuse_unknown
 from forbear.errors import gave_up
+from forbear.upstream.cost import Tokens, tokens_of
 from forbear.upstream.entrance import Entrance
-from forbear.upstream.guards import Tokens, tokens_of
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -19,6 +19,7 @@ from forbear._runtime.scope import around, world_of
 from forbear.core.breaker import BreakerSnapshot
 from forbear.core.concurrency import Concurrency
 from forbear.core.failure import Kind
+from forbear.core.hedge import HedgeSettings
 from forbear.core.learned_rate import LearnedRate
 from forbear.core.rate import PER_MINUTE, Cost, Limit, Rates, RateSettings
 from forbear.core.room import Place, Room
@@ -27,7 +28,10 @@ from forbear.upstream.breaker import CircuitBreaker
 from forbear.upstream.budget import RetryBudget
 from forbear.upstream.counts import Counts
 from forbear.upstream.entrance import Entrance
+from forbear.upstream.guards import ready_in
+from forbear.upstream.hedge import Hedge
 
+MOST_HEDGES = 100  # settings of hedges that are kept
 MOST_SCOPES = 1_000  # of `for_`: models, regions and tenants are few; a key that is a user's input must not fill memory
 
 
@@ -43,6 +47,8 @@ class UpstreamSnapshot:
     successes, failures (by kind), held (attempts that had to wait), too_late (refused, as no place could be had before
     their deadline), unpaid (retries that the budget had no place for), shut_out (refused by the circuit): totals; with
     `observe_only`, what would have been.
+    hedges: copies that were sent besides, hedges_won: those that answered first, hedges_wasted: seconds that losers had
+    worked when they were cancelled; of the hedges that this service keeps.
     """
 
     name: str
@@ -62,6 +68,9 @@ class UpstreamSnapshot:
     too_late: int
     unpaid: int
     shut_out: int
+    hedges: int
+    hedges_won: int
+    hedges_wasted: float
 
 
 class Service:
@@ -96,6 +105,7 @@ class Service:
         self.entrance: Entrance[Cost, Place] = Entrance(
             self._room, strict=self.rates is not None and self.rates.strict_window is not None
         )
+        self._hedges: dict[HedgeSettings, Hedge] = {}
         self._scopes: OrderedDict[Hashable, Self] = OrderedDict()
         self._lock = Lock()
         _all.add(self)
@@ -115,12 +125,28 @@ class Service:
                 self._forget_one()
             return scope
 
+    def hedge_with(self, settings: HedgeSettings) -> Hedge:
+        """The hedge of this service with these settings: all calls that ask for it learn together."""
+        with self._lock:
+            hedge = self._hedges.get(settings)
+            if hedge is None:
+                if len(self._hedges) >= MOST_HEDGES:  # settings that are made up anew for each call
+                    self._hedges.clear()
+                hedge = self._hedges[settings] = Hedge.of(settings)
+            return hedge
+
     def _forget_one(self) -> None:
         """The scope that was asked for longest ago and that nobody uses now."""
         for key, scope in self._scopes.items():
             if not scope.entrance.busy():
                 del self._scopes[key]
                 return
+
+    def ready_in(self) -> float:
+        """Seconds until an attempt may begin, as far as that is known: behind those who wait, after the pause that the
+        service has asked for, and when its circuit lets a trial through. 0: now.
+        """
+        return ready_in(self.entrance, self.breaker)
 
     def reset(self) -> None:
         """Forgets what refusals have taught: the pause, the rate, the limit on concurrency; closes the breaker.
@@ -149,6 +175,7 @@ class Service:
         line = self.entrance.on(clock)
         facts: dict[str, Any] = line.act(lambda now: _facts_of(line.room, now))
         counts, budget = self.counts, self.budget
+        hedges = tuple(self._hedges.values())
         return UpstreamSnapshot(
             name=self.name,
             waiting=len(line),
@@ -161,6 +188,9 @@ class Service:
             too_late=counts.too_late,
             unpaid=counts.unpaid,
             shut_out=counts.shut_out,
+            hedges=sum(hedge.sent for hedge in hedges),
+            hedges_won=sum(hedge.won for hedge in hedges),
+            hedges_wasted=sum(hedge.wasted for hedge in hedges),
             **facts,
         )
 

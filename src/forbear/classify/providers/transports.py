@@ -35,6 +35,7 @@ ROWS = (
     Row(Kind.CONNECTION_LOST, ("builtins",), ("ConnectionResetError", "BrokenPipeError", "ConnectionAbortedError")),
     Row(Kind.CONNECTION_LOST, ("builtins",), ("ConnectionError",), generic=True),
     Row(Kind.TIMEOUT, ("builtins",), ("TimeoutError",)),
+    Row(Kind.BAD_ANSWER, ("forbear",), ("StreamTruncated",)),
     Row(Kind.CONNECTION_REFUSED, ("socket",), ("gaierror", "herror")),
     Row(Kind.INSECURE, ("ssl",), ("SSLCertVerificationError",)),
     Row(Kind.CONNECTION_LOST, ("ssl",), ("SSLError",)),

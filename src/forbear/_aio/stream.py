@@ -1,0 +1,148 @@
+"""Carries the decisions about a stream out in async code, under asyncio and trio.
+
+No task is made: each step of the source runs in the task of whoever asks for the next chunk, under a timer of its own.
+Between two steps nothing of ours is around the consumer: no scope, no timer, no cancel scope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
+
+from forbear._aio import driver, trio_driver
+from forbear._aio.admission import admit
+from forbear._runtime.call import Plan
+from forbear._runtime.on_asyncio import arm, running_loop
+from forbear._runtime.steps import is_awaitable, late
+from forbear._runtime.streaming import CLOSES_WITHIN, END, SENDS, Body, open_stream, to_iterate
+from forbear._runtime.telling import log_mistake
+from forbear._runtime.tickets import running_trio
+from forbear.errors import UsageError
+
+Advance = Callable[[Body], Awaitable[list[Any]]]
+Close = Callable[[Body], Awaitable[None]]
+
+
+def guard(plan: Plan, fn: Callable[..., Any]) -> Callable[..., AsyncGenerator[Any]]:
+    """`fn`, which opens a stream, under the plan: an async generator function."""
+    return driven(plan, fn, lambda: (advance, close))
+
+
+def driven(
+    plan: Plan, fn: Callable[..., Any], means: Callable[[], tuple[Advance, Close]]
+) -> Callable[..., AsyncGenerator[Any]]:
+    """An async generator function whose chunks come, and whose source is closed, by these means; anew for each call."""
+
+    async def guarded(*args: Any, **kwargs: Any) -> AsyncGenerator[Any]:
+        advance, close = means()
+        body = open_stream(plan, fn, args, kwargs)
+        try:
+            while not body.over:
+                for chunk in await advance(body):
+                    if (yield chunk) is not None:
+                        raise UsageError(SENDS)
+        except BaseException:
+            body.closed()
+            raise
+        finally:
+            await close(body)
+            body.end()
+
+    return guarded
+
+
+async def advance(body: Body) -> list[Any]:
+    """The chunks that go to the consumer next, whatever it takes. None come any more where `body.over`."""
+    before = body.enter()
+    try:
+        while True:
+            if body.chunks is None:
+                await begin(body)
+            try:
+                out = body.taken_in(await cut_after(body, step))
+                if out or body.over:
+                    return out
+            except BaseException as caught:
+                if not await again(body, caught):
+                    raise
+                await here().pause_here(body.call)
+    except BaseException as error:
+        raise body.ended_with(error)  # it is the error itself, or has it as its cause
+    finally:
+        body.leave(before)
+
+
+async def begin(body: Body) -> None:
+    """An attempt begins, once the guards let it through."""
+    if body.call.plan.gate is not None:
+        await admit(body.call, body.args, body.kwargs)
+    body.begin()
+
+
+async def cut_after(body: Body, step: Callable[[Body], Awaitable[Any]]) -> Any:
+    """What a step brings, unless the stream's clocks end it first."""
+    call, limit = body.call, body.limit()
+    if arm(call, limit, call.world.clock(), call.world):
+        result = await step(body)
+        driver.finish(call)
+        return result
+    with running_trio().move_on_after(limit):
+        return await step(body)
+    raise late(call)
+
+
+async def step(body: Body) -> Any:
+    """The next chunk, END behind the last one. The first step of an attempt opens the source."""
+    chunks = await open_source(body) if body.chunks is None else body.chunks
+    try:
+        return await chunks.__anext__()
+    except StopAsyncIteration:
+        return END
+
+
+async def open_source(body: Body) -> Any:
+    """Awaits, enters and iterates what the function gives, whatever of these it needs. Gives the iterator."""
+    made = body.make()
+    if is_awaitable(made):
+        made = await made
+    body.holds(made, "aclose", "close")
+    if not hasattr(type(made), "__aiter__") and hasattr(type(made), "__aenter__"):
+        leave = made.__aexit__
+        made = await made.__aenter__()
+        body.entered(leave)
+        body.holds(made, "aclose")
+    to_iterate(made, "__aiter__", "__iter__", "`for`, not `async for`")
+    body.chunks = chunks = made.__aiter__()
+    body.holds(chunks, "aclose")
+    return chunks
+
+
+async def again(body: Body, caught: BaseException) -> bool:
+    """The attempt has failed, or was cancelled. Whether another one follows; its source is closed before the wait."""
+    if isinstance(caught, GeneratorExit):
+        body.abandoned()
+    try:
+        error = driver.meaning(body.call, caught)
+    finally:
+        await close(body)
+    try:
+        return driver.decided(body.call, error, caught)
+    finally:
+        del error, caught
+
+
+async def close(body: Body) -> None:
+    """Closes all that has been opened, the innermost first. Their errors change nothing."""
+    body.chunks = None
+    while body.opened:
+        try:
+            ended = body.opened.pop(0)()
+            if is_awaitable(ended):
+                await here().hear(ended, CLOSES_WITHIN)
+        except Exception as mistake:
+            log_mistake("the close of a stream", mistake)
+
+
+def here() -> Any:
+    """What runs here: asyncio's driver, or trio's."""
+    return trio_driver if running_loop() is None else driver
