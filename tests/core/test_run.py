@@ -324,6 +324,23 @@ def test_an_attempt_was_cut_short_where_the_deadline_left_it_less_than_usual_and
     assert run.cut_short(10.0, now) is short
 
 
+def test_a_silent_stream_that_had_all_the_time_of_the_call_was_not_cut_short() -> None:
+    run = begun(60.0)
+    body = streaming(run)
+    body.limit(0.0, run.left(0.0))
+    assert body.cut_by == "deadline"
+    assert not run.cut_short(60.0, 60.0)
+    assert run.cut_short(61.0, 60.0)
+
+
+def test_the_limit_of_a_stream_counts_from_the_beginning_of_its_attempt() -> None:
+    run = begun()
+    run.attempt_at = 20.0
+    body = streaming(run, first_timeout=10.0)
+    body.limit(20.0, run.left(20.0))
+    assert run.limit == 10.0
+
+
 def test_a_stream_that_brings_content_is_too_slow_only_where_the_content_stops() -> None:
     cases: list[tuple[dict[str, Any], float, str, bool]] = [
         ({"gap_timeout": 5.0}, 60.0, "gap", False),
@@ -397,3 +414,12 @@ def test_an_interrupted_stream_does_not_use_the_shortening_up() -> None:
     assert run.failed(ERROR, BUSY, 0.0, 1.0) == Stop("interrupted")
     assert run.policy.late_backoff == "shorten"
     assert run.previous_delay is None
+
+
+@pytest.mark.parametrize(("total", "left", "cut"), [(2.0, 50.0, False), (20.0, 3.0, True), (None, 3.0, True)])
+def test_a_silent_stream_is_cut_short_by_the_deadline_alone(total: float | None, left: float, cut: bool) -> None:
+    run = Run(Policy(deadline=60), 0.0, 60.0)
+    run.stream = Delivery(StreamSettings(first_timeout=10, total_timeout=total))
+    run.stream.begin(0.0)
+    limit = run.stream.limit(0.0, left)
+    assert run.cut_short(10.0, limit) is cut

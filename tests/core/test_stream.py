@@ -373,13 +373,14 @@ def test_without_clocks_only_the_deadline_ends_a_wait() -> None:
     assert (body.limit(103.0, 7.0), body.cut_by, body.due_at) == (7.0, "deadline", 110.0)
 
 
-def test_to_the_first_content_the_time_counts_from_the_beginning_of_the_attempt_whatever_else_comes() -> None:
+def test_to_the_first_content_signs_of_life_do_not_count() -> None:
     body = begun(first_timeout=10, gap_timeout=1)
     assert (body.limit(100.0, FAR), body.cut_by, body.due_at) == (10.0, "first", 110.0)
     body.received(*PING, 1, 104.0)
     assert (body.limit(104.0, FAR), body.cut_by, body.due_at) == (6.0, "first", 110.0)
-    assert body.limit(111.0, FAR) == 0.0
-    assert body.due_at == 111.0
+    body.received(*PING, 1, 112.0)
+    assert body.limit(112.0, FAR) == 0.0
+    assert body.due_at == 112.0
 
 
 def test_after_the_first_content_the_time_without_content_counts() -> None:
@@ -472,3 +473,19 @@ def with_content(**settings: Any) -> Delivery:
 )
 def test_the_clock_that_ended_an_attempt_is_named(body: Callable[[], Delivery], left: float, text: str) -> None:
     assert silent(body(), left) == text
+
+
+def test_a_part_that_has_ended_stays_so() -> None:
+    body = begun(needs_end=True)
+    body.received("a", Signal(begins=[0]), 1, 100.0)
+    body.received("end", Signal(content=False, begins=[0], ends=[0]), 1, 100.0)
+    body.received("usage", Signal(content=False, begins=[0]), 1, 100.0)  # of the part that is over
+    assert body.finished(1) == []
+
+
+def test_before_the_first_content_the_consumers_own_time_does_not_count_either() -> None:
+    body = begun(first_timeout=10, hold_at_most=1)
+    body.limit(100.0, FAR)
+    body.received(*PING, 1, 101.0)
+    body.received(*PING, 1, 102.0)  # more than may be held: handed over
+    assert (body.limit(150.0, FAR), body.cut_by) == (8.0, "first")

@@ -60,8 +60,9 @@ class StreamEvents:
     def read(self, chunk: Any) -> Signal:
         """What a chunk means."""
         signal = shape_of(chunk, self.reasoning)
-        if self.error is not None:
-            signal = signal._replace(error=self.error(chunk))
+        error = None if self.error is None else self.error(chunk)
+        if error is not None:
+            return signal._replace(error=error)
         if self.content is not None:
             signal = signal._replace(content=bool(self.content(chunk)))
         if self.ends is not None:
@@ -78,9 +79,10 @@ def shape_of(chunk: Any, reasoning: bool = True) -> Signal:
     kind, choices = _part(chunk, "type"), _part(chunk, "choices")
     if isinstance(kind, str) and kind.startswith("response."):
         return _response(chunk, kind, reasoning)
-    if isinstance(kind, str) and kind in _MESSAGE:
+    if isinstance(kind, str) and (kind in _MESSAGE or (kind in _DERIVED and _part(chunk, _DERIVED[kind]) is not None)):
         return _message(chunk, kind, reasoning)
-    if kind == "error" or (isinstance(chunk, Mapping) and isinstance(chunk.get("error"), Mapping)):
+    failed = chunk.get("error") if isinstance(chunk, Mapping) else None
+    if kind == "error" or isinstance(failed, Mapping) or (failed and isinstance(failed, str) and len(chunk) == 1):
         return Signal(content=False, error=_error(chunk))
     return _completion(chunk, choices, reasoning) if isinstance(choices, (list, tuple)) else _CONTENT
 
@@ -132,8 +134,13 @@ def _response(event: Any, kind: str, reasoning: bool) -> Signal:
 _MESSAGE = frozenset({
     "message_start", "message_delta", "message_stop", "content_block_start", "content_block_delta",
     "content_block_stop", "ping",
-    "text", "input_json", "citation", "thinking", "signature",  # which its library derives from the others
 })  # fmt: skip
+# Events that its library derives from the others, and what tells them from somebody's own.
+_DERIVED = {
+    "text": "snapshot", "input_json": "snapshot", "citation": "snapshot", "thinking": "snapshot",
+    "signature": "signature",
+}  # fmt: skip
+_DELTAS = ("text", "partial_json", "thinking", "signature", "citation", "content")
 _OF_THOUGHT = ("thinking_delta", "signature_delta")
 
 
@@ -143,8 +150,10 @@ def _message(event: Any, kind: str, reasoning: bool) -> Signal:
     if kind == "message_stop":
         return Signal(content=False, ends=_THE_ANSWER)
     delta = _part(event, "delta")
-    if kind != "content_block_delta" or delta is None or (_part(delta, "type") in _OF_THOUGHT and not reasoning):
+    if kind != "content_block_delta" or (_part(delta, "type") in _OF_THOUGHT and not reasoning):
         return _NOTE
+    if not any(_part(delta, name) for name in _DELTAS):
+        return _NOTE  # the first part of a tool's input is mostly empty
     text = _part(delta, "text")
     return Signal(text=text if isinstance(text, str) else "")
 

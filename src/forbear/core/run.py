@@ -120,8 +120,9 @@ class Run:
         A stream that brings content is not too slow, however long it is.
         """
         limit = self.limit
-        flowing = self.stream is not None and self.stream.flowing
-        short = self.stream.cut_by in ("deadline", "total") if self.stream is not None and flowing else limit < usual
+        short, stream = limit < usual, self.stream
+        if stream is not None:
+            short = stream.cut_by in ("deadline", "total") if stream.flowing else short and stream.cut_by == "deadline"
         return short and now - self.attempt_at >= 0.9 * limit
 
     def refusal(self, failure: Failure) -> Stop | None:

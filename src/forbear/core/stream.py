@@ -36,8 +36,8 @@ class StreamSettings:
         was delivered.
     hold_at_most: chunks that are held back, by "buffer" and before the first content. With more, what is held is
         handed over, and from then on the stream is as with "raise".
-    first_timeout: from the beginning of an attempt to its first content. gap_timeout: without content after that, while
-        the consumer waits. total_timeout: for an attempt, to its end.
+    first_timeout: from the beginning of an attempt to its first content. gap_timeout: without content after that. Both
+        count while the consumer waits. total_timeout: for an attempt, to its end.
     read: what a chunk means. needs_end: whether a stream that ends without the last event of its parts has failed.
     resume: what goes on, called with what was delivered and the arguments of the call.
     """
@@ -94,7 +94,7 @@ class Delivery:
     """
 
     __slots__ = (
-        "_begun", "_contents_here", "_ended", "_ended_once", "_held", "_kept", "_open", "_restarting",
+        "_contents_here", "_ended", "_held", "_kept", "_open", "_restarting",
         "_resuming", "_started_at", "_waited", "_waiting_since", "contents", "cut_by", "delivered", "due_at",
         "released", "settings", "shown",
     )  # fmt: skip
@@ -116,7 +116,7 @@ class Delivery:
         self._held: list[Any] = []
         self._contents_here = 0
         self._open: set[object] = set()
-        self._ended_once = False
+        self._ended: set[object] = set()
         self._started_at = self._waiting_since = now
         self._waited = 0.0  # seconds in which the consumer has waited since the last content
         self.due_at = math.inf
@@ -134,9 +134,9 @@ class Delivery:
         """A chunk has come: what goes to the consumer now."""
         self._waited += max(0.0, now - self._waiting_since)
         self._waiting_since = now
+        self._ended.update(signal.ends)
         self._open.update(signal.begins)
-        self._open.difference_update(signal.ends)
-        self._ended_once = self._ended_once or bool(signal.ends)
+        self._open -= self._ended  # a part that has ended stays so: some send the usage of it afterwards
         if signal.content:
             self._waited = 0.0
             self._contents_here += 1
@@ -152,7 +152,7 @@ class Delivery:
 
     def finished(self, attempt: int) -> list[Any] | None:
         """The source has ended: what is left to hand over. None where it has ended too early: that is a failure."""
-        if self.settings.needs_end and (self._open or not self._ended_once):
+        if self.settings.needs_end and (self._open or not self._ended):
             return None
         return [] if self.released else self._release(attempt)
 
@@ -204,12 +204,11 @@ class Delivery:
         """
         self._waiting_since = now
         limit, self.cut_by = left, "deadline"
-        passed = now - self._started_at
         settings = self.settings
         for clock, most, used in (
-            ("total", settings.total_timeout, passed),
-            ("gap", settings.gap_timeout, self._waited) if self._contents_here else
-            ("first", settings.first_timeout, passed),
+            ("total", settings.total_timeout, now - self._started_at),
+            ("gap", settings.gap_timeout, self._waited) if self.flowing else
+            ("first", settings.first_timeout, self._waited),
         ):  # fmt: skip
             if most is not None and most - used <= limit:
                 limit, self.cut_by = most - used, clock  # type: ignore[assignment]
