@@ -1,6 +1,6 @@
 """Fault traces in virtual time: what forbear and its peers do to a server in trouble, and what they get from it.
 
-python benchmarks/goodput                      all traces, all competitors, in a few minutes
+python benchmarks/goodput                      all traces, all competitors, in several minutes
 python benchmarks/goodput --trace outage --competitor forbear --seeds 10
 python benchmarks/goodput --range --trace overload
 """

@@ -277,6 +277,26 @@ def with_forbear(job: Job, rng: Random) -> Call:
     return forbear_alone(job, rng, upstream=forbear.Upstream("bench", **limit))
 
 
+def with_forbear_hedge(job: Job, rng: Random, load: float = 0.06, copies: int = 2) -> Call:
+    """The delay is learned; all that is told is how many more requests there may be."""
+    import forbear
+
+    hedge = forbear.Hedge(max_extra_load=load, max_copies=copies)
+    return forbear_alone(job, rng, upstream=forbear.Upstream("bench"), hedge=hedge)
+
+
+def forbear_hedge_5(job: Job, rng: Random) -> Call:
+    return with_forbear_hedge(job, rng, load=0.05)
+
+
+def forbear_hedge_12(job: Job, rng: Random) -> Call:
+    return with_forbear_hedge(job, rng, load=0.12)
+
+
+def forbear_hedge_3(job: Job, rng: Random) -> Call:
+    return with_forbear_hedge(job, rng, load=0.12, copies=3)
+
+
 def has_upstream() -> bool:
     import forbear
 
@@ -284,6 +304,8 @@ def has_upstream() -> bool:
 
 
 OVERLOADS = frozenset({"outage", "overload"})
+TAILS = frozenset({"slow-tail", "tail-shares"})
+HEDGES = TAILS | {"overload"}
 PEERS = (
     Peer(name="no retry", make=no_retry),
     Peer(name="loop by hand", make=by_hand),
@@ -297,11 +319,15 @@ PEERS = (
     Peer(name="nopanic + budget", package="nopanic", make=with_nopanic_budget, only=OVERLOADS),
     Peer(name="nopanic + breaker", package="nopanic", make=with_nopanic_breaker, only=OVERLOADS),
     Peer(name="nopanic + adaptive", package="nopanic", make=with_nopanic_adaptive, only=frozenset({"limit-unknown"})),
-    Peer(name="nopanic + hedge", package="nopanic", make=with_nopanic_hedge, only=frozenset({"slow-tail"})),
+    Peer(name="nopanic + hedge", package="nopanic", make=with_nopanic_hedge, only=HEDGES),
     Peer(name="async-batch-llm", package="async-batch-llm", make=with_async_batch_llm, limiter=True),
     Peer(name="forbear, spread", package="forbear", make=forbear_herd, only=frozenset({"herd"})),
     Peer(name="forbear, no Upstream", package="forbear", make=forbear_alone),
     Peer(name="forbear", package="forbear", make=with_forbear, limiter=True),
+    Peer(name="forbear + hedge", package="forbear", make=with_forbear_hedge, only=HEDGES),
+    Peer(name="forbear + hedge, 5 %", package="forbear", make=forbear_hedge_5, only=TAILS),
+    Peer(name="forbear + hedge, 12 %", package="forbear", make=forbear_hedge_12, only=TAILS),
+    Peer(name="forbear + hedge, 12 %, 3 copies", package="forbear", make=forbear_hedge_3, only=TAILS),
 )
 
 

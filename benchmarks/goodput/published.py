@@ -235,6 +235,7 @@ TRACES = (
         scale={"shards": (4, 8, 16), "load": 100.0, "until": 1_200.0, "library_until": 300.0},
         quick={"shards": (8,), "load": 100.0, "until": 120.0, "library_until": 60.0},
         peers=lambda peer: False,
+        subjects=("forbear, per shard",),
         references=("reference: one breaker", "reference: per shard", *SHARDED),
         packages={name: name.split(",")[0] for name in SHARDED},
         published={

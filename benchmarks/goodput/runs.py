@@ -9,13 +9,14 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
+import hedging
 import published
 import traces
 from peers import Job, Peer, present, quiet
 from traces import Result, Scale, Trace
 from virtual import real_clock
 
-TRACES = {trace.name: trace for trace in (*traces.TRACES, *published.TRACES)}
+TRACES = {trace.name: trace for trace in (*traces.TRACES, *published.TRACES, *hedging.TRACES)}
 
 
 class Unit(NamedTuple):

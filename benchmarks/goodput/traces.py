@@ -21,7 +21,7 @@ from reference import arrivals
 from servers import Hanging, Limited, Outage, Queued, Refusing, Server, SlowTail, Trouble
 
 Scale = Mapping[str, Any]
-Shape = Literal["share", "ratio", "seconds", "count", "instant"]
+Shape = Literal["share", "fine", "ratio", "seconds", "millis", "micros", "count", "instant"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Trace:
     """`scale` is the point of the claim, `quick` a small one, `around` the points of a range around it.
 
     `references` are competitors that only this trace knows, some of which need `packages`; `reference_seeds` is how
-    often at least they run, to be compared with what was `published`. `informative`: forbear has no answer to it yet.
+    often at least they run, to be compared with what was `published`. `subjects` must reach the targets.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Trace:
     quick: Scale = field(default_factory=dict)
     around: tuple[Scale, ...] = ()
     peers: Callable[[Peer], bool] = lambda peer: peer.only is None
-    informative: bool = False
+    subjects: tuple[str, ...] = ("forbear",)
     references: tuple[str, ...] = ()
     reference_seeds: int = 1
     packages: Mapping[str, str] = field(default_factory=dict)
@@ -220,11 +220,31 @@ def nesting(trace: Trace, peer: Peer, seed: int, scale: Scale) -> Result:
 
 
 def slow_tail(trace: Trace, peer: Peer, seed: int, scale: Scale) -> Result:
-    count = scale["calls"]
-    server = SlowTail(dice(seed, "server"), share=scale["share"], slow=2.0)
-    calls, _ = played(peer, seed, Job(deadline=60.0), server, at_times([10.0 * i / count for i in range(count)]))
-    figures = {"p99": quantile(calls.durations, 0.99), "extra": len(server.arrived) / count - 1}
+    durations, extra = _tail(peer, seed, scale["calls"], scale["share"])
+    figures = {
+        "p50": quantile(durations, 0.5),
+        "p95": quantile(durations, 0.95),
+        "p99": quantile(durations, 0.99),
+        "p999": quantile(durations, 0.999),
+        "extra": extra,
+    }
     return trace.result(peer, seed, scale, figures)
+
+
+def tail_shares(trace: Trace, peer: Peer, seed: int, scale: Scale) -> Result:
+    """All shares of slow answers, one after another; the figures of a share are keyed by it."""
+    figures = {}
+    for share in scale["shares"]:
+        durations, figures[f"extra {share:g}"] = _tail(peer, seed, scale["calls"], share)
+        figures[f"p99 {share:g}"] = quantile(durations, 0.99)
+    return trace.result(peer, seed, scale, figures)
+
+
+def _tail(peer: Peer, seed: int, count: int, share: float) -> tuple[list[float], float]:
+    """How long the calls took, 200 a second, and how many requests there were beyond them, as a share."""
+    server = SlowTail(dice(seed, "server"), share=share, slow=2.0)
+    calls, _ = played(peer, seed, Job(deadline=60.0), server, at_times([i / 200 for i in range(count)]))
+    return calls.durations, len(server.arrived) / count - 1
 
 
 def grid(point: Scale, **axes: tuple[Any, ...]) -> tuple[Scale, ...]:
@@ -236,7 +256,8 @@ OUTAGE = {"calls": 1_000, "lasts": 3.0, "capacity": 500.0}
 HANGS = {"calls": 1_000, "share": 0.2, "deadline": 5.0}
 LIMIT = {"jobs": 600, "workers": 60, "rate": 10.0}
 OVERLOAD = {"load": 80.0, "capacity": 100.0, "until": 120.0, "lasts": 5.0, "speed": 0.1, "deadline": 30.0}
-TAIL = {"calls": 2_000, "share": 0.05}
+TAIL = {"calls": 20_000, "share": 0.05}
+SHARES = (0.01, 0.02, 0.05, 0.1)
 
 TRACES = (
     Trace(
@@ -323,6 +344,7 @@ TRACES = (
         + grid(OVERLOAD, speed=(0.0, 0.5))
         + grid(OVERLOAD, lasts=(2.0, 10.0)),
         peers=takes_part("overload"),
+        subjects=("forbear", "forbear + hedge"),
     ),
     Trace(
         name="quota",
@@ -345,17 +367,35 @@ TRACES = (
     ),
     Trace(
         name="slow-tail",
-        informative=True,
-        title="Slow tail: 5 % of answers take 2 s, the others 50 ms (for information: hedging is to come)",
-        model="2,000 calls in 10 s; deadline 60 s; a hedge after 0.1 s where a library has one",
+        title="Slow tail: 5 % of answers take 2 s, the others 50 ms",
+        model="20,000 calls, 200/s; deadline 60 s; nopanic is told to hedge after 0.1 s, forbear learns when",
         figures=(
+            Figure("p50", "p50", "seconds"),
+            Figure("p95", "p95", "seconds"),
             Figure("p99", "p99", "seconds", "<=", 0.2),
-            Figure("extra", "extra requests", "share", "<=", 0.06),
+            Figure("p999", "p99.9", "seconds"),
+            Figure("extra", "extra requests", "fine", "<=", 0.06),
         ),
         play=slow_tail,
         scale=TAIL,
-        quick={"calls": 200, "share": 0.05},
-        around=grid(TAIL, share=(0.01, 0.02, 0.05, 0.1)),
+        quick={"calls": 1_000, "share": 0.05},
+        around=grid(TAIL, share=(0.01, 0.02, 0.05)),
         peers=takes_part("slow-tail"),
+        subjects=("forbear + hedge",),
+    ),
+    Trace(
+        name="tail-shares",
+        title="Slow tail: 1 to 10 % of answers take 2 s, the others 50 ms",
+        model="10,000 calls for each share, 200/s; forbear's hedge may add 6 % and ten copies, or what its name says",
+        figures=tuple(
+            Figure(f"p99 {share:g}", f"p99, {100 * share:g} %", "seconds", *(("<=", 0.2) if share < 0.1 else ()))
+            for share in SHARES
+        )
+        + tuple(Figure(f"extra {share:g}", f"extra, {100 * share:g} %", "fine", "<=", 0.061) for share in SHARES),
+        play=tail_shares,
+        scale={"shares": SHARES, "calls": 10_000},
+        quick={"shares": (0.02,), "calls": 1_000},
+        peers=lambda peer: peer.only is not None and "tail-shares" in peer.only,
+        subjects=("forbear + hedge",),
     ),
 )

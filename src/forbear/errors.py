@@ -63,8 +63,9 @@ class ResultRejected(Exception):
 class StreamInterrupted(Exception):
     """A stream broke after content had reached the consumer, so nothing was repeated.
 
-    `contents` counts the contents that were delivered, `delivered` holds them in order (the first million characters or
-    bytes; of events of known shape, their text). What broke it is the `__cause__`.
+    `contents` counts the contents that were delivered, `delivered` holds them in order (up to about a million
+    characters or bytes; of events of known shape, their text). What broke it is the `__cause__`. Chunks that can't be
+    pickled are left out of a pickled one.
     """
 
     def __init__(self, contents: int, delivered: tuple[Any, ...] = (), cause: BaseException | None = None) -> None:
@@ -79,7 +80,7 @@ class StreamInterrupted(Exception):
         self.__cause__ = cause
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), (self.contents, self.delivered, picklable(self.__cause__)))
+        return (type(self), (self.contents, _picklable_chunks(self.delivered), picklable(self.__cause__)))
 
 
 class StreamTruncated(Exception):
@@ -273,6 +274,15 @@ def picklable(error: BaseException | None) -> BaseException | None:
     except Exception:
         return SummaryError(type_name(error), _text_of(error))
     return error
+
+
+def _picklable_chunks(chunks: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The chunks of a stream if they survive a round trip, else none of them."""
+    try:
+        pickle.loads(pickle.dumps(chunks))  # noqa: S301  # just written by ourselves
+    except Exception:
+        return ()
+    return chunks
 
 
 def _text_of(error: BaseException) -> str:

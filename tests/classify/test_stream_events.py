@@ -310,7 +310,8 @@ class Shy:
     "chunk",
     [
         "Hel", " ", b"data", 0, 1.5, [], {}, Empty(), object(), {"delta": "Hel"}, {"type": "token", "text": "a"},
-        {"type": 3}, Thing(choices=None), Thing(choices="many"), {"error": None}, {"error": "a word", "line": 3}, {"error": 0},
+        {"type": 3}, Thing(choices=None), Thing(choices="many"), {"error": None}, {"error": "a word", "line": 3},
+        {"error": 0},
         Thing(error={"code": 1}), {"type": "responses.delta"},
     ],
 )  # fmt: skip

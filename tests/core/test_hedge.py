@@ -196,9 +196,9 @@ def test_with_a_delay_that_was_given_failures_are_weighed_against_it() -> None:
 # ---- what has been earned ----------------------------------------------------------------------------------------
 
 
-def test_ten_copies_may_be_sent_at_the_start_and_then_one_for_twenty_successes() -> None:
+def test_thirty_copies_may_be_sent_at_the_start_and_then_one_for_twenty_successes() -> None:
     state = hedging()
-    assert [state.take() for _ in range(12)] == [True] * 10 + [False] * 2
+    assert [state.take() for _ in range(32)] == [True] * 30 + [False] * 2
     assert state.balance == 0.0
     for _ in range(19):
         state.succeeded()
@@ -209,7 +209,7 @@ def test_ten_copies_may_be_sent_at_the_start_and_then_one_for_twenty_successes()
     assert state.balance == pytest.approx(0.0, abs=1e-12)
 
 
-def test_no_more_than_ten_are_saved_up() -> None:
+def test_no_more_than_thirty_are_saved_up() -> None:
     state = hedging(max_extra_load=1.0)
     for _ in range(50):
         state.succeeded()
@@ -228,7 +228,7 @@ def test_what_was_not_sent_is_there_again() -> None:
 
 def test_a_refused_copy_costs_nothing() -> None:
     state = hedging(max_extra_load=0.5)
-    for _ in range(10):
+    for _ in range(int(SAVED)):
         state.take()
     state.succeeded()
     assert not state.take()
@@ -240,7 +240,7 @@ def test_a_refused_copy_costs_nothing() -> None:
 
 def test_the_defaults_are_those_that_are_documented() -> None:
     assert HedgeSettings() == HedgeSettings(delay=None, max_extra_load=0.05, max_copies=2, min_samples=100)
-    assert (SAVED, GENERATION, STALE) == (10.0, 30.0, 600.0)
+    assert (SAVED, GENERATION, STALE) == (30.0, 30.0, 600.0)
 
 
 def test_a_delay_may_be_a_timedelta_zero_or_endless() -> None:

@@ -90,7 +90,7 @@ def test_settings_and_markers_are_values() -> None:
 
 
 def test_a_chunk_is_content_unless_more_is_known() -> None:
-    assert Signal() == (True, (), (), None, None)
+    assert Signal() == (True, (), (), None, None, False)
 
 
 def test_a_delivery_holds_nothing_beyond_its_record() -> None:
@@ -244,8 +244,26 @@ def test_an_attempt_that_goes_on_and_brings_nothing_leaves_what_there_was() -> N
     body = delivery("resume")
     assert take(body, A) == ["a"]
     body.begin(0.0)
-    assert take(body, START, STOP, attempt=2, ended=True) == []
+    assert take(body, START, PING, attempt=2, ended=True) == []
     assert (body.shown, body.contents, body.delivered) == (1, 1, ["a"])
+
+
+def test_an_attempt_that_goes_on_and_brings_no_more_content_still_brings_the_end() -> None:
+    usage = ("usage", Signal(content=False, late=True))
+    body = delivery("resume", needs_end=True)
+    assert take(body, A) == ["a"]
+    body.begin(0.0)
+    assert take(body, START, PING, usage, STOP, PING, attempt=2, ended=True) == ["usage", STOP[0], PING[0]]
+
+
+def test_what_is_complete_is_known_only_where_the_end_is() -> None:
+    known, unknown = delivery(needs_end=True), delivery()
+    for body in (known, unknown):
+        take(body, START, A)
+        assert not body.complete
+        take(body, STOP)
+    assert known.complete
+    assert not unknown.complete
 
 
 @pytest.mark.parametrize("mode", ["raise", "restart", "buffer"])
@@ -314,11 +332,13 @@ def test_only_contents_are_remembered_by_the_text_that_they_are_to_be_remembered
 
 @pytest.fixture
 def little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "MOST_KEPT", 250)
+    monkeypatch.setattr(stream, "MOST_KEPT", 290)
 
 
 @pytest.mark.usefixtures("little")
-@pytest.mark.parametrize(("chunk", "kept"), [("x" * 100, 2), (b"x" * 125, 2), ("x" * 251, 0), ({"any": "object"}, 2)])
+@pytest.mark.parametrize(
+    ("chunk", "kept"), [("x" * 100, 2), (b"x" * 125, 2), ("x" * 271, 0), ({"any": "object"}, 2), ("", 5)]
+)
 def test_what_is_remembered_for_an_error_is_bounded(chunk: object, kept: int) -> None:
     body = delivery()
     take(body, *[(chunk, CONTENT)] * 5)
@@ -328,7 +348,7 @@ def test_what_is_remembered_for_an_error_is_bounded(chunk: object, kept: int) ->
 @pytest.mark.usefixtures("little")
 def test_what_is_remembered_is_the_beginning_without_a_gap() -> None:
     body = delivery()
-    take(body, ("x" * 200, CONTENT), ("y" * 51, CONTENT), ("z", CONTENT))
+    take(body, ("x" * 200, CONTENT), ("y" * 51, CONTENT), ("z", CONTENT))  # one that would fit comes too late
     assert body.delivered == ["x" * 200]
 
 
@@ -339,7 +359,7 @@ def test_a_restart_makes_room_again() -> None:
     assert body.delivered == ["x" * 250]
     body.begin(0.0)
     take(body, ("y" * 250, CONTENT), B, attempt=2)
-    assert body.delivered == ["y" * 250]
+    assert body.delivered == ["y" * 250]  # what came before counts no more
 
 
 @pytest.mark.usefixtures("little")

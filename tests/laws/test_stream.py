@@ -446,7 +446,9 @@ def expected(script: Script) -> Expected:
         part = script.part(attempt)
         goes_on = script.mode == "resume" and shown > 0
         chunks = part.chunks(attempt, contents if goes_on else 0, script.length)
-        whole = part.ending == "clean"
+        whole = part.ending == "clean" or any(
+            one.kind == "end" for one in chunks
+        )  # what breaks behind the end is whole
         waiting = released_at(chunks, script, whole)
         found.asked = attempt
         found.resumed += goes_on
@@ -454,7 +456,10 @@ def expected(script: Script) -> Expected:
             if script.mode == "restart" and shown:
                 found.out.append(Restarted(attempt, contents))
                 shown = contents = 0
-            given = [one for at, one in enumerate(chunks) if not goes_on or at >= waiting or one.kind == "content"]
+            # What goes on does not begin again: of what was held, that from the first content or the end on.
+            telling = (at for at, one in enumerate(chunks) if one.kind in ("content", "end"))
+            since = min(next(telling, waiting), waiting) if goes_on else 0
+            given = chunks[since:]
             found.out += given
             shown += len(given)
             contents += sum(chunk.kind == "content" for chunk in given)

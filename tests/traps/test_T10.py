@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -14,11 +14,15 @@ from forbear import (
     ApiError,
     DeadlineExceeded,
     RetryError,
+    StreamInterrupted,
+    Upstream,
     attempts,
+    current_attempt,
     current_deadline,
     deadline,
     retry,
     retry_sync,
+    stream,
 )
 from forbear.testing import FakeTime, Flaky, Hang
 
@@ -210,3 +214,150 @@ async def test_a_hook_that_hangs_is_cut_at_the_deadline(async_form: Form, second
         with pytest.raises(DeadlineExceeded):
             await async_form(Flaky(then=ConnectionError()).asynchronous, on_retry=hook, deadline=LIMIT)
         assert clock.now == pytest.approx(LIMIT, abs=0.05)
+
+
+# ---- streams ---------------------------------------------------------------------------------------------------------
+
+# What a source does, again and again: a number is a wait, an error a failure, anything else a chunk.
+BODIES: dict[str, list[Any]] = {
+    "failures": [ConnectionError()],
+    "slow failures": [0.4, ConnectionError()],
+    "signs of life": [0.4, ""],
+    "content": [0.4, "a"],
+    "content and failures": [0.4, "a", 0.4, ConnectionError()],
+    "silence": [1e6],
+}
+STREAMING: dict[str, dict[str, Any]] = {
+    "raise": {},
+    "restart": {"after_content": "restart"},
+    "buffer": {"after_content": "buffer"},
+    "with a limit of each wait": {"attempt_timeout": 1.1},
+    "through a service": {"upstream": Upstream("service", budget=None)},
+}
+STREAM_OPTIONS: dict[str, Any] = {"max_attempts": 10**6, "backoff": [0.7], "attempt_timeout": None}
+
+
+def steps_of(body: list[Any]) -> Iterator[Any]:
+    while True:
+        yield from body
+
+
+@pytest.mark.parametrize("how", STREAMING)
+@pytest.mark.parametrize("ambient", [True, False])
+async def test_an_async_stream_never_goes_on_beyond_it(how: str, ambient: bool) -> None:
+    for name, body in BODIES.items():
+        opened: list[float] = []
+        closed: list[float] = []
+
+        async def source(
+            body: list[Any] = body, opened: list[float] = opened, closed: list[float] = closed
+        ) -> AsyncIterator[str]:
+            opened.append(clock.now)
+            try:
+                for step in steps_of(body):
+                    if isinstance(step, Exception):
+                        raise step.with_traceback(None)
+                    if isinstance(step, float):
+                        await asyncio.sleep(step)
+                    else:
+                        yield step
+            finally:
+                closed.append(clock.now)
+
+        with FakeTime() as clock:
+            chunks: list[Any] = []
+            options = {**STREAM_OPTIONS, **STREAMING[how], "deadline": 1e7 if ambient else LIMIT}
+            with pytest.raises((DeadlineExceeded, StreamInterrupted)) as caught:
+                async with deadline(LIMIT if ambient else None):
+                    async for chunk in stream(source, **options):
+                        chunks.append(chunk)  # noqa: PERF401  # what came before the error counts
+            assert clock.now <= LIMIT + 0.05, name
+        assert max(opened) < LIMIT, name
+        assert len(closed) == len(opened), name
+        assert isinstance(caught.value, StreamInterrupted) is bool(chunks), name
+
+
+@pytest.mark.parametrize("how", STREAMING)
+@pytest.mark.parametrize("ambient", [True, False])
+def test_a_blocking_stream_begins_nothing_beyond_it(how: str, ambient: bool) -> None:
+    for name, body in BODIES.items():
+        opened: list[float] = []
+
+        def source(body: list[Any] = body, opened: list[float] = opened) -> Iterator[str]:
+            opened.append(clock.now)
+            for step in steps_of(body):
+                if isinstance(step, Exception):
+                    raise step.with_traceback(None)
+                if isinstance(step, float):
+                    attempt = current_attempt()
+                    assert attempt is not None
+                    assert attempt.timeout is not None
+                    clock.advance(min(step, attempt.timeout))  # a client that takes its read timeout from there
+                    if step > attempt.timeout:
+                        raise TimeoutError
+                else:
+                    yield step
+
+        with FakeTime() as clock:
+            options = {**STREAM_OPTIONS, **STREAMING[how], "deadline": 1e7 if ambient else LIMIT}
+            with pytest.raises((DeadlineExceeded, StreamInterrupted)), deadline(LIMIT if ambient else None):
+                for _ in stream(source, **options):
+                    pass
+            assert clock.now <= LIMIT + 1e-6, name
+        assert max(opened) < LIMIT, name
+
+
+async def test_a_stream_inside_an_attempt_and_an_attempt_inside_a_stream_are_bound_by_the_outer_one() -> None:
+    async def silent() -> AsyncIterator[str]:
+        yield "a"
+        await asyncio.sleep(1e6)
+
+    async def consume() -> None:
+        async for _ in stream(silent, deadline=1e7, attempt_timeout=None):
+            pass
+
+    async def source() -> AsyncIterator[str]:
+        yield await retry(Flaky(then=Hang(1e6)).asynchronous, deadline=1e7, attempt_timeout=None)
+
+    with FakeTime() as clock:
+        with pytest.raises(DeadlineExceeded):
+            await retry(consume, deadline=LIMIT, attempt_timeout=None)
+        assert clock.now == pytest.approx(LIMIT, abs=0.05)
+    with FakeTime() as clock:
+        with pytest.raises(DeadlineExceeded):
+            async for _ in stream(source, deadline=LIMIT, attempt_timeout=None):
+                pass
+        assert clock.now == pytest.approx(LIMIT, abs=0.05)
+
+
+async def test_the_wait_of_a_stream_for_its_place_is_paid_from_it_too() -> None:
+    service = Upstream("service", max_concurrency=1)
+
+    async def endless() -> AsyncIterator[str]:
+        while True:
+            yield "a"
+            await asyncio.sleep(0.1)
+
+    with FakeTime() as clock:
+        async with service.stream(endless, deadline=None) as holds:
+            assert await anext(holds) == "a"
+            with pytest.raises(DeadlineExceeded):
+                await anext(service.stream(endless, deadline=LIMIT))
+            assert clock.now == pytest.approx(LIMIT, abs=0.05)
+        assert service.snapshot().in_flight == 0
+
+
+def test_decorated_generators_obey_it_as_well() -> None:
+    opened: list[float] = []
+
+    @retry(**STREAM_OPTIONS, deadline=LIMIT)
+    def source() -> Iterator[str]:
+        opened.append(clock.now)
+        yield ""
+        raise ConnectionError
+
+    with FakeTime() as clock:
+        with pytest.raises(DeadlineExceeded):
+            next(source())
+        assert clock.now <= LIMIT
+    assert 5 <= len(opened) <= 8

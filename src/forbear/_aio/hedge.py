@@ -29,6 +29,7 @@ def guard(
             raise RuntimeError(NEEDS_ASYNCIO)
         before = copy_context()
         call = open_call(plan, current.get()) if begun is None else go_on(begun, current.get())
+        race: Race | None = None
         current.set(call)
         if call.world.attach is not None:
             call.world.attach(asyncio.get_running_loop())
@@ -54,7 +55,7 @@ def guard(
                 await pause_here(call)
         finally:
             call.ended = True
-            if plan.gate is not None:
+            if race is None or not race.lingers:  # else it goes back when that copy has ended
                 drop(call)
             current.set(call.outer)
 

@@ -99,8 +99,8 @@ class Hedged:
             tell_end(body.call.plan, body.call.run, "success", body.call.world.clock())
         return out
 
-    async def close(self, _body: Body) -> None:
-        """As `stream.close`."""
+    async def close(self, _body: Body, _error: BaseException | None = None) -> None:
+        """As `closing.close`: the source is closed in its own task."""
         pump, self.pump = self.pump, None
         if pump is not None:
             await pump.stop()

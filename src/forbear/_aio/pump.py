@@ -10,9 +10,10 @@ import asyncio
 from typing import Any
 
 from forbear._aio import stream
+from forbear._aio.closing import close
 from forbear._aio.driver import failure_in
 from forbear._runtime.scope import current
-from forbear._runtime.streaming import CLOSES_WITHIN, Body
+from forbear._runtime.streaming import CLOSES_WITHIN, END, Body
 
 
 class Pump:
@@ -36,11 +37,11 @@ class Pump:
                 await self.wanted.wait()
                 self.wanted.clear()
         except Exception as error:
-            await stream.close(self.body)  # before anybody waits for another attempt
+            await close(self.body, error)  # before anybody waits for another attempt
             if not self.answer.done():
                 self.answer.set_exception(error)
         finally:
-            await stream.close(self.body)
+            await close(self.body)
             self.answer.cancel()
 
     async def step(self) -> list[Any]:
@@ -53,6 +54,8 @@ class Pump:
                     return out
         except BaseException as caught:
             error = failure_in(body.call, caught)
+            if error is not None and body.delivery.complete:
+                return body.taken_in(END)
             try:
                 if error is None or error is caught:
                     raise

@@ -17,37 +17,47 @@ from forbear._runtime.hedging import Copy, Race
 from forbear._runtime.steps import cancelled, left_by
 
 LOSERS_END_WITHIN = 0.1  # seconds that the winner waits for the others to end
-_ending: set[asyncio.Future[Any]] = set()  # of those that took longer: they end by themselves
+# Those that took longer: they end by themselves, and are kept until then.
+_lingering: dict[asyncio.Future[Any], Call] = {}
 
 Launch = Callable[[Copy, Context], None]  # starts a copy in this context
 
 
 async def run(race: Race, launch: Launch) -> Copy:
-    """The copy that decides: it has an answer, or the error with which the attempt ends."""
-    launch(race.first(), copy_context())
+    """The copy that decides: it has an answer, or the error with which the attempt ends. All others have ended."""
     try:
-        while True:
-            sent = race.next()
-            if sent is not None:
-                launch(*sent)
-            running = {copy.answer: copy for copy in race.copies if not copy.settled}
-            if not running:
-                return race.copies[0]
-            await asyncio.wait(running, timeout=race.wait(), return_when=asyncio.FIRST_COMPLETED)
-            decides = settled(race, [*running.values()])
-            if decides is not None:
-                return decides
+        decides = await decide(race, launch)
+        await stop(race)
+        return decides
     except GeneratorExit as leaving:
         left_by(race.call, leaving)
-        for copy in race.copies:
-            copy.settled = True  # nobody runs what would be awaited here
+        abandon(race)
         raise
     except asyncio.CancelledError:
-        await stop(race)
-        cancelled(race.call, waiting=True)
+        try:
+            await stop(race)
+        finally:
+            cancelled(race.call, waiting=True)
         raise
-    finally:
+    except BaseException:
         await stop(race)
+        raise
+
+
+async def decide(race: Race, launch: Launch) -> Copy:
+    """The copy that decides; others may be under way."""
+    launch(race.first(), copy_context())
+    while True:
+        sent = race.next()
+        if sent is not None:
+            launch(*sent)
+        running = {copy.answer: copy for copy in race.copies if not copy.settled}
+        if not running:
+            return race.copies[0]
+        await asyncio.wait(running, timeout=race.wait(), return_when=asyncio.FIRST_COMPLETED)
+        decides = settled(race, [*running.values()])
+        if decides is not None:
+            return decides
 
 
 def settled(race: Race, running: list[Copy]) -> Copy | None:
@@ -75,27 +85,56 @@ def failed_with(copy: Copy) -> Exception:
 
 async def stop(race: Race) -> None:
     """Cancels those that are still under way, and waits for them, but not for long."""
+    if race.stopped:
+        return
+    race.stopped = True
     for copy in race.copies:
-        if copy.settled:
-            continue
-        if not copy.answer.done() or copy.answer.cancelled():
-            race.left_behind(copy)
-        elif copy.answer.exception() is None:
+        if not copy.settled:
+            settle(race, copy)
+    left = {copy.task: copy.call for copy in race.copies if copy is not race.winner and not copy.task.done()}
+    for task, call in left.items():
+        task.cancel()
+        task.add_done_callback(partial(ended_late, call))
+    if left:
+        forget_those_of_closed_loops()
+        _lingering.update(left)
+        await asyncio.wait(left, timeout=LOSERS_END_WITHIN)
+        race.lingers = any(call is race.call and not task.done() for task, call in left.items())
+
+
+def settle(race: Race, copy: Copy) -> None:
+    """The guards learn how a copy went that does not decide."""
+    if copy.answer.done() and not copy.answer.cancelled():
+        if copy.answer.exception() is None:
             race.answered_too(copy, copy.answer.result())
         else:
             race.lost_to(copy, failed_with(copy))
-    left = [copy for copy in race.copies if copy is not race.winner and not copy.task.done()]
-    for copy in left:
-        copy.task.cancel()
-        copy.task.add_done_callback(partial(ended_late, copy.call))
-        _ending.add(copy.task)
-    if left:
-        await asyncio.wait([copy.task for copy in left], timeout=LOSERS_END_WITHIN)
+        return
+    race.left_behind(copy)
+    if copy.task.done():
+        drop(copy.call)
+
+
+def abandon(race: Race) -> None:
+    """Nobody runs what would have to be awaited: the call itself is thrown away, its event loop perhaps gone."""
+    race.stopped = True
+    for copy in race.copies:
+        if not copy.settled:
+            copy.settled = True
+            drop(copy.call)
+        if not copy.task.done() and not copy.task.get_loop().is_closed():
+            copy.task.cancel()
 
 
 def ended_late(call: Call, task: asyncio.Future[Any]) -> None:
     """A copy that was cancelled has ended: what it has taken goes back, whatever it has brought."""
-    _ending.discard(task)
+    _lingering.pop(task, None)
     drop(call)
     if not task.cancelled():
         task.exception()  # it has been seen
+
+
+def forget_those_of_closed_loops() -> None:
+    """Copies that did not want to end before their event loop was closed: they never will."""
+    for task in [task for task in _lingering if task.get_loop().is_closed()]:
+        drop(_lingering.pop(task))

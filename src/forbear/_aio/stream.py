@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
-from forbear._aio import driver, trio_driver
+from forbear._aio import driver
 from forbear._aio.admission import admit
+from forbear._aio.closing import close, here
 from forbear._runtime.call import Plan
-from forbear._runtime.on_asyncio import arm, running_loop
-from forbear._runtime.steps import is_awaitable, late
-from forbear._runtime.streaming import CLOSES_WITHIN, END, SENDS, Body, open_stream, to_iterate
-from forbear._runtime.telling import log_mistake
+from forbear._runtime.on_asyncio import arm
+from forbear._runtime.steps import cancelled, is_awaitable, late
+from forbear._runtime.streaming import END, SENDS, Body, open_stream, to_iterate
 from forbear._runtime.tickets import running_trio
 from forbear.errors import UsageError
 
 Advance = Callable[[Body], Awaitable[list[Any]]]
-Close = Callable[[Body], Awaitable[None]]
+Close = Callable[[Body, BaseException | None], Awaitable[None]]
 
 
 def guard(plan: Plan, fn: Callable[..., Any]) -> Callable[..., AsyncGenerator[Any]]:
@@ -41,11 +41,11 @@ def driven(
                 for chunk in await advance(body):
                     if (yield chunk) is not None:
                         raise UsageError(SENDS)
-        except BaseException:
+        except BaseException as error:
             body.closed()
+            await close(body, error)
             raise
         finally:
-            await close(body)
             body.end()
 
     return guarded
@@ -60,12 +60,17 @@ async def advance(body: Body) -> list[Any]:
                 await begin(body)
             try:
                 out = body.taken_in(await cut_after(body, step))
-                if out or body.over:
-                    return out
             except BaseException as caught:
                 if not await again(body, caught):
                     raise
-                await here().pause_here(body.call)
+                if not body.delivery.complete:
+                    await here().pause_here(body.call)
+                    continue
+                out = body.taken_in(END)
+            if body.over:
+                await close(body)
+            if out or body.over:
+                return out
     except BaseException as error:
         raise body.ended_with(error)  # it is the error itself, or has it as its cause
     finally:
@@ -113,36 +118,31 @@ async def open_source(body: Body) -> Any:
         body.holds(made, "aclose")
     to_iterate(made, "__aiter__", "__iter__", "`for`, not `async for`")
     body.chunks = chunks = made.__aiter__()
-    body.holds(chunks, "aclose")
+    if chunks is not made:
+        body.holds(chunks, "aclose")
     return chunks
 
 
 async def again(body: Body, caught: BaseException) -> bool:
-    """The attempt has failed, or was cancelled. Whether another one follows; its source is closed before the wait."""
+    """The attempt has failed, or was cancelled. Whether the stream goes on all the same: another attempt follows, or
+    what broke had come to its end before. The source is closed first.
+    """
     if isinstance(caught, GeneratorExit):
         body.abandoned()
+    error: Exception | None = None
+    told = True
     try:
         error = driver.meaning(body.call, caught)
+        told = error is None
     finally:
-        await close(body)
+        try:
+            await close(body, caught)
+        except BaseException:
+            if not told:
+                cancelled(body.call, waiting=False)
+            raise
     try:
-        return driver.decided(body.call, error, caught)
+        complete = error is not None and body.delivery.complete
+        return complete or driver.decided(body.call, error, caught)
     finally:
         del error, caught
-
-
-async def close(body: Body) -> None:
-    """Closes all that has been opened, the innermost first. Their errors change nothing."""
-    body.chunks = None
-    while body.opened:
-        try:
-            ended = body.opened.pop(0)()
-            if is_awaitable(ended):
-                await here().hear(ended, CLOSES_WITHIN)
-        except Exception as mistake:
-            log_mistake("the close of a stream", mistake)
-
-
-def here() -> Any:
-    """What runs here: asyncio's driver, or trio's."""
-    return trio_driver if running_loop() is None else driver

@@ -43,7 +43,7 @@ async def drive(call: Call, fn: Callable[..., Awaitable[Any]], args: tuple[Any, 
 async def pause_here(call: Call) -> None:
     """The wait before the next attempt, under trio."""
     trio = running_trio()
-    await pause(call, Loop(trio.sleep, hear, no_pending_cancellations, trio.Cancelled))
+    await pause(call, Loop(trio.sleep, hear, pending_cancellations, trio.Cancelled))
 
 
 async def hear(told: Awaitable[Any], left: float) -> None:
@@ -52,6 +52,6 @@ async def hear(told: Awaitable[Any], left: float) -> None:
         await told
 
 
-def no_pending_cancellations() -> int:
+def pending_cancellations() -> int:
     """Trio's cancellation holds until its scope ends; nothing can swallow it."""
     return 0

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from forbear._runtime.call import Call
+from forbear._runtime.on_asyncio import running_loop
+from forbear._runtime.scope import around, world_of
 from forbear._runtime.steps import before_wait, check_time, is_awaitable, left_by, let_go, not_sent, resume, taken
 from forbear._runtime.telling import log_mistake
+from forbear._runtime.tickets import running_trio
 from forbear.core.run import Pending
 
 
@@ -68,6 +72,17 @@ async def waited(call: Call, delay: float, loop: Loop) -> None:
         await slept
     await loop.sleep(0)  # it may not have suspended; a cancellation that waits for that is delivered here
     leave_if_cancelled(before, loop)
+
+
+async def sleep_here(delay: float) -> None:
+    """Waits in the event loop that runs here, in the world around."""
+    world = world_of(around())
+    if world.async_sleep is not None:
+        await world.async_sleep(delay)
+    elif running_loop() is not None:
+        await asyncio.sleep(delay)
+    else:
+        await running_trio().sleep(delay)
 
 
 def leave_if_cancelled(before: int, loop: Loop) -> None:

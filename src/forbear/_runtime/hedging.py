@@ -15,11 +15,13 @@ from forbear._runtime.call import Call
 from forbear._runtime.passage import Hedge
 from forbear._runtime.scope import current
 from forbear._runtime.steps import accept, follow, judged
-from forbear._runtime.telling import tell_attempt, tell_end
+from forbear._runtime.telling import log_mistake, tell_attempt, tell_end
 from forbear._runtime.world import Clock
-from forbear.core.failure import Failure
+from forbear.core.failure import Failure, Kind
 from forbear.core.hedge import Hedging
 
+SAME_INSTANT = 1e-9  # seconds; an event loop knows no less
+LOOK_AGAIN = 0.01  # seconds at least between two looks whether a copy may be sent now
 NEEDS_ASYNCIO = "hedging needs asyncio: its copies are tasks; under trio leave hedge= out"
 
 
@@ -46,7 +48,9 @@ class Copy:
 class Race:
     """All copies of one attempt of a call. `before` is the context in which the call began."""
 
-    __slots__ = ("_args", "_before", "_clock", "_delay", "_due_at", "call", "copies", "hedge", "winner")
+    __slots__ = (
+        "_args", "_before", "_clock", "_delay", "_due_at", "call", "copies", "hedge", "lingers", "stopped", "winner",
+    )  # fmt: skip
 
     def __init__(self, call: Call, before: Context, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if call.plan.hedge is None:
@@ -58,6 +62,8 @@ class Race:
         self._due_at = math.inf
         self.copies: list[Copy] = []
         self.winner: Copy | None = None
+        self.stopped = False  # the copies that do not decide have been cancelled
+        self.lingers = False  # the first of them does not want to end
 
     def first(self) -> Copy:
         """The first copy, which begins now."""
@@ -70,7 +76,8 @@ class Race:
         """Seconds until another copy is due; None where none will be."""
         if self._due_at == math.inf or len(self.copies) >= self.hedge.settings.max_copies:
             return None
-        return max(0.0, self._due_at - self._clock())
+        left = self._due_at - self._clock()
+        return left if left > SAME_INSTANT else 0.0
 
     def next(self) -> tuple[Copy, Context] | None:
         """Another copy, where one is due and may be sent: it begins now, in this context."""
@@ -80,9 +87,12 @@ class Race:
         self._wait_for_next(now)
         most, left = run.policy.max_attempts, run.left(now)
         if (most is not None and run.completed >= most) or left <= max(0.0, run.policy.minimum_attempt):
+            self._due_at = math.inf
             return None
         sent = self._sent(now)
         self._count(sent=sent is not None, suppressed=sent is None)
+        if sent is None:
+            self._due_at = max(self._due_at, now + LOOK_AGAIN)
         return sent
 
     def _sent(self, now: float) -> tuple[Copy, Context] | None:
@@ -93,6 +103,8 @@ class Race:
         admitted = False
         try:
             admitted = around.run(_admitted, call, *self._args)
+        except Exception as mistake:  # in the caller's own `tokens`
+            log_mistake("tokens", mistake)
         finally:
             if not admitted:
                 self.call.run.copies -= 1
@@ -137,12 +149,17 @@ class Race:
         copy.ended_at = now = self._clock()
         run = copy.call.run
         if run.mistake is error:
+            if copy.call.passage is not None:
+                copy.call.passage.dropped()
             return True
         copy.failure = judged(copy.call, error)
         latency = now - copy.began_at
         self.hedge.ask(self._clock, lambda state, at: state.failed(latency, at))
         if run.of is not None:
             self.call.run.remember(run, error, copy.failure, now)
+        if copy.failure.kind is Kind.CONFLICT and not all(one.settled for one in self.copies):
+            self._due_at = math.inf  # most likely with another copy, which has the same key and is under way
+            return False
         if not copy.failure.transient or not copy.failure.safe_to_retry:
             return True
         self._due_at = now if copy.failure.retry_after is None else math.inf
@@ -169,6 +186,7 @@ class Race:
         error, failure = copy.error, copy.failure
         try:
             if error is None or failure is None:
+                tell_end(self.call.plan, self.call.run, "permanent", self._clock(), error)
                 return False
             if failure.transient and failure.safe_to_retry:
                 hints = [one.failure.retry_after for one in self.copies if one.failure and one.failure.retry_after]

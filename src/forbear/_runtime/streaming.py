@@ -39,7 +39,8 @@ class Body:
     """
 
     __slots__ = (
-        "answer", "args", "call", "chunks", "delivery", "flows", "fn", "kwargs", "opened", "over", "settings", "value",
+        "_made", "answer", "args", "call", "chunks", "delivery", "flows", "fn", "kwargs", "opened", "over", "settings",
+        "value",
     )  # fmt: skip
 
     def __init__(
@@ -51,8 +52,9 @@ class Body:
         self.settings: StreamSettings = delivery.settings
         self.call.task = self.call.timer = None
         self.flows: Body = self
-        self.opened: list[Callable[[], Any]] = []
+        self.opened: list[Callable[[BaseException | None], Any]] = []
         self.chunks: Any = None
+        self._made: Any = None
         self.over = False
         self.value: Any = None
         self.answer = Answer()
@@ -69,7 +71,8 @@ class Body:
         """The consumer goes on; the stream is not around it."""
         if self.call.passage is not None:
             self.call.passage.stepped_out()
-        current.set(before)
+        if current.get() is self.call:  # else somebody ends the stream in a context that is not ours
+            current.set(before)
 
     # ---- copies ------------------------------------------------------------------------------------------------------
 
@@ -93,20 +96,27 @@ class Body:
         """The source, as the function gives it: may have to be awaited or entered before it can be iterated."""
         if self.delivery.resuming and self.settings.resume is not None:
             return self.settings.resume(list(self.delivery.delivered), *self.args, **self.kwargs)
-        return self.fn(*self.args, **self.kwargs)
+        made = self.fn(*self.args, **self.kwargs)
+        if made is self._made and (hasattr(type(made), "__next__") or hasattr(type(made), "__anext__")):
+            raise UsageError(
+                f"the function gave the same {type(made).__name__} again, which can be read only once: "
+                "make a new one in each call"
+            ) from self.call.run.previous_error
+        self._made = made
+        return made
 
     def holds(self, thing: Any, *closers: str) -> None:
         """Something that is to be closed before all that was there before, by the first of these methods it has."""
-        method = next((getattr(thing, name) for name in closers if hasattr(type(thing), name)), None)
-        if method is not None and method not in self.opened:
-            self.opened.insert(0, method)
+        method = next((getattr(thing, name) for name in closers if callable(getattr(thing, name, None))), None)
+        if method is not None:
+            self.opened.insert(0, lambda _error: method())
         response = None if self.call.plan.gate is None else getattr(thing, "response", thing)
         if hasattr(response, "headers"):
             self.answer.response = response
 
-    def entered(self, leave: Callable[[None, None, None], Any]) -> None:
-        """The block of a context manager was entered: it is closed by leaving it."""
-        self.opened = [lambda: leave(None, None, None)]
+    def entered(self, leave: Callable[..., Any]) -> None:
+        """The block of a context manager was entered: it is closed by leaving it, with the error if there was one."""
+        self.opened = [lambda error: leave(*_as_seen_by_a_block(error))]
 
     def limit(self) -> float:
         """The consumer waits from now on: seconds until it has waited too long. Raises TimeoutError for none."""
@@ -187,6 +197,10 @@ class Body:
             self.end()
 
 
+def _as_seen_by_a_block(error: BaseException | None) -> tuple[Any, Any, Any]:
+    return (None, None, None) if error is None else (type(error), error, error.__traceback__)
+
+
 def open_stream(plan: Plan, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Body:
     """A stream that begins now. Raises DeadlineExceeded where no time is left for a first attempt."""
     if plan.stream is None:
@@ -196,9 +210,10 @@ def open_stream(plan: Plan, fn: Callable[..., Any], args: tuple[Any, ...], kwarg
 
 def to_iterate(made: Any, method: str, other: str, way: str) -> None:
     """Raises UsageError, with the correction, where what the function gave has no such method."""
-    if hasattr(type(made), method) and not isinstance(made, (str, bytes, dict)):
+    single = isinstance(made, (str, bytes, dict))
+    if hasattr(type(made), method) and not single:
         return
-    if hasattr(type(made), other):
+    if hasattr(type(made), other) and not single:
         raise UsageError(f"the function gave {type(made).__name__}, which is iterated with {way}")
     raise UsageError(
         f"the function gave {type(made).__name__}, which is no stream; for a call with one result use retry"

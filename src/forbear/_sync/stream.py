@@ -1,8 +1,8 @@
 """Carries the decisions about a stream out in blocking code.
 
 A source that blocks can't be stopped from outside. It finds the time it has in `current_attempt().timeout`, which a
-client takes as its read timeout; between two chunks the clocks are looked at, so that signs of life alone keep no
-stream alive. Content that has come is handed over, however late.
+client takes as its read timeout; between two chunks that it hands over the clocks are looked at. Content that has come
+is handed over, however late.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def guard(plan: Plan, fn: Callable[..., Any]) -> Callable[..., Generator[Any, No
                 for chunk in advance(body):
                     if (yield chunk) is not None:
                         raise UsageError(SENDS)
-        except BaseException:
+        except BaseException as error:
             body.closed()
+            close(body, error)
             raise
         finally:
-            close(body)
             body.end()
         return body.value
 
@@ -50,12 +50,17 @@ def advance(body: Body) -> list[Any]:
             try:
                 body.limit()
                 out = body.taken_in(step(body), blocking=True)
-                if out or body.over:
-                    return out
             except BaseException as error:
                 if not again(body, error):
                     raise
-                driver.pause(body.call)
+                if not body.delivery.complete:
+                    driver.pause(body.call)
+                    continue
+                out = body.taken_in(END)
+            if body.over:
+                close(body)
+            if out or body.over:
+                return out
     except BaseException as error:
         raise body.ended_with(error)  # it is the error itself, or has it as its cause
     finally:
@@ -92,24 +97,27 @@ def open_source(body: Body) -> Any:
         body.entered(leave)
     to_iterate(made, "__iter__", "__aiter__", "`async for`")
     body.chunks = chunks = iter(made)
-    body.holds(chunks, "close")
+    if chunks is not made:
+        body.holds(chunks, "close")
     return chunks
 
 
 def again(body: Body, error: BaseException) -> bool:
-    """The attempt has failed, or was interrupted. Whether another one follows; its source is closed before the wait."""
-    close(body)
+    """The attempt has failed, or was interrupted. Whether the stream goes on all the same: another attempt follows, or
+    what broke had come to its end before. The source is closed first.
+    """
+    close(body, error)
     if not isinstance(error, Exception):
         cancelled(body.call, waiting=False)
         return False
-    return fail(body.call, error)
+    return body.delivery.complete or fail(body.call, error)
 
 
-def close(body: Body) -> None:
-    """Closes all that has been opened, the innermost first. Their errors change nothing."""
+def close(body: Body, error: BaseException | None = None) -> None:
+    """Closes all that has been opened, the innermost first; its own errors change nothing. `error` ends the stream."""
     body.chunks = None
     while body.opened:
         try:
-            body.opened.pop(0)()
+            body.opened.pop(0)(error)
         except Exception as mistake:
             log_mistake("the close of a stream", mistake)

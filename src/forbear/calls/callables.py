@@ -28,14 +28,18 @@ def refuse(fn: Any) -> None:
         raise TypeError("a policy is given by name: retry(policy=...)")
     if isinstance(fn, property):
         raise TypeError("put the decorator under @property, on the function itself")
-    if getattr(_code(fn), "co_qualname", "") in _MAKES_A_MANAGER:
-        raise TypeError(
-            f"{name_of(fn)} is a context manager: calling it only makes the manager; use attempts() around the block"
-        )
     if not callable(fn):
         raise TypeError(
             f"retry needs a function, not {type(fn).__name__}; options are given by name, as in "
             "retry(fetch, max_attempts=3)"
+        )
+
+
+def refuse_manager(fn: Any) -> None:
+    """Raises TypeError, with the correction, for a function that makes a context manager."""
+    if getattr(_code(fn), "co_qualname", "") in _MAKES_A_MANAGER:
+        raise TypeError(
+            f"{name_of(fn)} is a context manager: calling it only makes the manager; use attempts() around the block"
         )
 
 
@@ -83,6 +87,7 @@ def _is_old_coroutine(fn: Any) -> bool:
 def check_call(fn: Any, form: str, *, takes_async: bool = True) -> None:
     """Raises TypeError, with the correction, where `fn` can't be called without arguments."""
     refuse(fn)
+    refuse_manager(fn)
     kind = makes_a_stream(fn)
     if kind is not None:
         raise TypeError(

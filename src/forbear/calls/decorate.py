@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar, cast
 
 from forbear._runtime.call import Plan
-from forbear.calls.callables import makes_a_stream, name_of, refuse
+from forbear.calls.callables import makes_a_stream, name_of, refuse, refuse_manager
 from forbear.calls.fallback import Fallback
 from forbear.calls.options import fallback_of, plan_of
 
@@ -43,6 +43,7 @@ def _decorated(fn: Any, guard: Guard, options: Mapping[str, Any]) -> Any:
     if isinstance(fn, (classmethod, staticmethod)):
         return type(fn)(_decorated(fn.__func__, guard, options))
     refuse(fn)
+    refuse_manager(fn)
     if isinstance(fn, type):
         raise TypeError(f"{fn.__name__} is a class: decorate the function or method that makes the call")
     plan = plan_of(name_of(fn), options, stream=makes_a_stream(fn) is not None)

@@ -7,6 +7,7 @@ the wait, or that goes to the very service whose retries have just been refused.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +16,7 @@ from forbear._runtime.call import Plan
 from forbear._runtime.scope import Scope, around, deadline_in, world_of
 from forbear._runtime.steps import is_awaitable
 from forbear._runtime.streaming import END
-from forbear._runtime.telling import tell
+from forbear._runtime.telling import log_mistake, tell
 from forbear._sync.driver import close
 from forbear.calls.callables import name_of
 from forbear.core.deadline import ends_at, tightened
@@ -40,8 +41,16 @@ class Fallback:
         if self.on is None:
             takes = given_up_by(error, plan)
         else:
-            takes = self.on(error) or (isinstance(last, Exception) and self.on(last))
+            takes = self._asked_for(error) or (isinstance(last, Exception) and self._asked_for(last))
         return takes and self._paid(plan)
+
+    def _asked_for(self, error: Exception) -> bool:
+        """What the rule says; a broken one says no, and the real error leaves."""
+        try:
+            return self.on is not None and bool(self.on(error))
+        except Exception as mistake:
+            log_mistake("fallback_on", mistake)
+            return False
 
     def _paid(self, plan: Plan) -> bool:
         budget = getattr(plan.gate, "budget", None)
@@ -59,6 +68,8 @@ class Fallback:
 
 def plan_in(function: Any) -> Plan | None:
     """The plan of a function that forbear has made; None for any other."""
+    while isinstance(function, functools.partial):
+        function = function.func
     plan = getattr(function, "__forbear_plan__", None)
     return plan if isinstance(plan, Plan) else None
 
@@ -116,7 +127,11 @@ def with_fallback_stream(
         rest, shown = Rest(plan), False
         chunks: Any = guarded(*args, **kwargs)
         try:
-            for chunk in chunks:
+            while True:
+                try:
+                    chunk = next(chunks)
+                except StopIteration as ended:
+                    return ended.value
                 shown = True
                 yield chunk
         except Exception as error:
@@ -124,8 +139,6 @@ def with_fallback_stream(
                 raise
             with rest:
                 made = fallback.make(error, args, kwargs, plan)
-        else:
-            return
         finally:
             chunks.close()
         chunks = chunks_of(made)
@@ -144,7 +157,7 @@ def with_fallback_stream(
 
 def chunks_of(made: Any) -> Any:
     """The chunks of what a fallback gave: of something to iterate its items, else the thing itself."""
-    if is_awaitable(made) or hasattr(type(made), "__aiter__"):
+    if is_awaitable(made) or (hasattr(type(made), "__aiter__") and not hasattr(type(made), "__iter__")):
         close(made)
         raise UsageError("fallback is async, but this stream is blocking: give it a plain function or generator")
     single = isinstance(made, (str, bytes, dict)) or not hasattr(type(made), "__iter__")

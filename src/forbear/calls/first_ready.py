@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+from forbear._aio.waiting import sleep_here
 from forbear._runtime.scope import around, deadline_in, world_of
 from forbear.calls.callables import is_coroutine_function, makes_a_stream, name_of
 from forbear.calls.fallback import plan_in
@@ -36,13 +37,15 @@ def first_ready(*calls: F) -> F:
     for call, plan in zip(calls, plans, strict=True):
         if plan is None or not hasattr(plan.gate, "ready_in"):
             raise TypeError(f"{name_of(call)} is no call of an Upstream: decorate it with upstream.retry(...)")
+        if hasattr(call, "__forbear_choice__"):
+            raise TypeError(f"{name_of(call)} is a choice already: name all of them in one first_ready(...)")
         if makes_a_stream(call):
             raise TypeError(f"{name_of(call)} is a stream: first_ready takes functions with one result")
     if not calls or len({is_coroutine_function(call) for call in calls}) > 1:
         raise TypeError("first_ready takes one or more functions, all of them async or all of them blocking")
     chosen = _async_choice(calls) if is_coroutine_function(calls[0]) else _choice(calls)
     made: Any = functools.update_wrapper(chosen, calls[0])
-    made.__forbear_plan__ = plans[0]
+    made.__forbear_plan__, made.__forbear_choice__ = plans[0], True
     return cast("F", made)
 
 
@@ -51,6 +54,9 @@ def _choice(calls: tuple[Callable[..., Any], ...]) -> Callable[..., Any]:
         left = list(calls)
         while True:
             one = _next(left)
+            shut_for = _shut_for(one)
+            if shut_for:
+                world_of(around()).sleep(shut_for)
             try:
                 return one(*args, **kwargs)
             except Exception as error:
@@ -65,6 +71,9 @@ def _async_choice(calls: tuple[Callable[..., Any], ...]) -> Callable[..., Any]:
         left = list(calls)
         while True:
             one = _next(left)
+            shut_for = _shut_for(one)
+            if shut_for:
+                await sleep_here(shut_for)
             try:
                 return await one(*args, **kwargs)
             except Exception as error:
@@ -91,6 +100,13 @@ def _goes_on(left: list[Callable[..., Any]], one: Callable[..., Any], error: Exc
         return False
     least = min(map(_ready_in, left))
     return least <= 0 or least < _time_left()
+
+
+def _shut_for(call: Callable[..., Any]) -> float:
+    """Seconds until its circuit lets a trial through. For a pause or a limit the call itself waits in line."""
+    plan: Any = plan_in(call)
+    breaker = plan.gate.breaker
+    return 0.0 if breaker is None else breaker.shut_for() or 0.0
 
 
 def _ready_in(call: Callable[..., Any]) -> float:

@@ -76,9 +76,11 @@ def refuse_forgetful(plan: Plan, options: Mapping[str, Any], form: str) -> None:
     if hedge is None or hedge.settings.delay is not None or isinstance(options.get("hedge"), Hedge):
         return
     if options.get("upstream") is None:
+        own = isinstance(options.get("hedge"), HedgeSettings)
+        seconds = "hedge(fn, delay=0.2)" if own else f"{form}(fn, hedge=0.2)"
         raise ValueError(
-            f"{form}(fn, ...) is one call, and its hedge has nothing to learn the delay from: give seconds, as in "
-            "hedge=0.2, an upstream=, or a Hedge() that you keep; or decorate a function"
+            f"this is one call, and its hedge has nothing to learn the delay from: give seconds, as in {seconds}, an "
+            "upstream=, or a Hedge() that you keep; or decorate a function"
         )
 
 

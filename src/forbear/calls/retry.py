@@ -15,7 +15,7 @@ from forbear._runtime.call import Call, Plan
 from forbear._runtime.steps import is_awaitable
 from forbear._sync import driver as blocking_driver
 from forbear.calls import blocking, stream
-from forbear.calls.callables import check_call, is_coroutine_function, makes_a_stream, name_of, refuse
+from forbear.calls.callables import check_call, is_coroutine_function, makes_a_stream, name_of, refuse, refuse_manager
 from forbear.calls.decorate import Decorator, decorator
 from forbear.calls.fallback import Fallback, with_fallback
 from forbear.calls.fallback_async import with_fallback_async
@@ -84,7 +84,9 @@ def retry_call(func: Any, /, *args: Any, retry_options: Options | None = None, *
     """
     options: dict[str, Any] = {**(retry_options or {})}
     refuse(func)
+    refuse_manager(func)
     plan = plan_of(name_of(func), options, stream=makes_a_stream(func) is not None)
+    refuse_forgetful(plan, options, "retry_call")
     return guard(plan, func, fallback_of(options))(*args, **kwargs)
 
 

@@ -149,11 +149,13 @@ def _message(event: Any, kind: str, reasoning: bool) -> Signal:
         return Signal(content=False, begins=_THE_ANSWER)
     if kind == "message_stop":
         return Signal(content=False, ends=_THE_ANSWER)
+    if kind == "message_delta":  # why it stopped, and the usage
+        return Signal(content=False, late=True)
     delta = _part(event, "delta")
     if kind != "content_block_delta" or (_part(delta, "type") in _OF_THOUGHT and not reasoning):
         return _NOTE
-    if not any(_part(delta, name) for name in _DELTAS):
-        return _NOTE  # the first part of a tool's input is mostly empty
+    if not any(_part(delta, name) for name in _DELTAS):  # the first part of a tool's input is mostly empty
+        return _NOTE
     text = _part(delta, "text")
     return Signal(text=text if isinstance(text, str) else "")
 

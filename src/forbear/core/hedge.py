@@ -19,7 +19,7 @@ from forbear.core.validation import count, number, optional_seconds
 MAX_EXTRA_LOAD = 0.05  # the 95th percentile: what "The Tail at Scale" (Dean and Barroso, 2013) found worth its cost
 MAX_COPIES = 2
 MIN_SAMPLES = 100  # below that five slow ones decide
-SAVED = 10.0  # copies that a good time may save up, and that there are at the start
+SAVED = 30.0  # copies that a good time may save up, and that there are at the start: enough for a burst of slow answers
 GENERATION = 30.0  # seconds; the percentile is of the last one to two of these
 STALE = 600.0  # seconds after which a generation is forgotten, however few samples came since
 _GROWTH = math.log(1.02)  # the percentile is exact to 2 %

@@ -20,8 +20,8 @@ from forbear.core.validation import count, optional_seconds
 AfterContent = Literal["raise", "restart", "buffer", "resume"]
 MODES: tuple[AfterContent, ...] = ("raise", "restart", "buffer", "resume")
 MOST_HELD = 10_000  # chunks that wait to be handed over; an answer of an LLM has fewer
-MOST_KEPT = 1_000_000  # characters or bytes of what was delivered that an error remembers; another object counts as 100
-_SIZE_OF_OBJECT = 100
+MOST_KEPT = 1_000_000  # of what was delivered, that an error remembers: characters or bytes, and 20 for each of them
+_SIZE_OF_TEXT, _SIZE_OF_OBJECT = 20, 100  # a thing that is no text counts as 100
 
 Clock = Literal["first", "gap", "total", "deadline"]
 
@@ -64,6 +64,7 @@ class Signal(NamedTuple):
 
     content: whether it is part of the answer; else it is a sign of life, a start or a note.
     begins, ends: the parts of the answer that it begins and ends, by any names; most answers have one.
+    late: it is a note that comes at the end of an answer, as its usage does; what ends a part is one too.
     error: the failure that it stands for; it is no chunk then.
     text: what an error should remember of it; None: the chunk itself.
     """
@@ -73,6 +74,7 @@ class Signal(NamedTuple):
     ends: Iterable[object] = ()
     error: Exception | None = None
     text: object = None
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,19 +154,26 @@ class Delivery:
 
     def finished(self, attempt: int) -> list[Any] | None:
         """The source has ended: what is left to hand over. None where it has ended too early: that is a failure."""
-        if self.settings.needs_end and (self._open or not self._ended):
+        if self.settings.needs_end and not self.complete:
             return None
         return [] if self.released else self._release(attempt)
 
+    @property
+    def complete(self) -> bool:
+        """Whether all that has begun has come to its end, where that is known: what breaks now costs nothing."""
+        return self.settings.needs_end and bool(self._ended) and not self._open
+
     def _release(self, attempt: int) -> list[Any]:
-        """Hands over what is held. A stream that goes on does not begin again: its first signs are left out."""
+        """Hands over what is held. A stream that goes on does not begin again: its first notes are left out."""
         held, self._held = self._held, []
         out: list[Any] = []
         if self._restarting:
             out.append(Restarted(attempt, self.contents))
             self.shown, self.contents, self._kept, self.delivered = 0, 0, 0, []
+        skips = self._resuming
         for chunk, signal in held:
-            if signal.content or not self._resuming:
+            skips = skips and not (signal.content or signal.late or signal.ends)
+            if not skips:
                 self._keep(chunk, signal)
                 out.append(chunk)
         self.released, self._restarting = True, False
@@ -177,7 +186,7 @@ class Delivery:
             return
         self.contents += 1
         kept = chunk if signal.text is None else signal.text
-        self._kept += len(kept) if isinstance(kept, (str, bytes)) else _SIZE_OF_OBJECT
+        self._kept += _SIZE_OF_TEXT + len(kept) if isinstance(kept, (str, bytes)) else _SIZE_OF_OBJECT
         if self._kept <= MOST_KEPT or self.settings.after_content == "resume":
             self.delivered.append(kept)
 

@@ -54,7 +54,7 @@ class Hedge:
 
     delay: seconds after which the copy is sent. By default it is learned: the time that only `max_extra_load` (0.05) of
         the last attempts took longer than, once `min_samples` (100) are known.
-    max_extra_load: also bounds the copies: so many are earned by each success, and ten can be saved up.
+    max_extra_load: also bounds the copies: so many are earned by each success, and thirty can be saved up.
     max_copies: of one attempt, the first one included.
 
     Only for what may be done twice. The copies share one idempotency key. No copy is sent while the breaker is not

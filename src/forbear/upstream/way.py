@@ -90,7 +90,11 @@ class Way:
                 return False
             self.paid, self.worth = paid or 0.0, COPY
         if line is not None:
-            self.cost = self._cost(args, kwargs)
+            try:
+                self.cost = self._cost(args, kwargs)
+            except BaseException:
+                self.refund()
+                raise
             ticket: Ticket[Cost, Place] = Ticket(self.cost, -math.inf)
             if guards.observe_only:
                 self.place = self._watch(line, self.cost)
@@ -100,10 +104,12 @@ class Way:
             else:
                 self.place = ticket.place
         try:
-            self._enter_breaker()
-        except BaseException:
-            self._untake()
-            raise
+            self.lease = None if guards.breaker is None else guards.breaker.enter()
+        except CircuitOpenError:
+            if not guards.observe_only:
+                self._untake()
+                self.refund()
+                return False
         self.paid = 0.0
         return True
 
