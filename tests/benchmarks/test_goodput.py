@@ -154,7 +154,7 @@ def test_stalls_that_the_copy_meets_again_defeat_hedging_but_make_nothing_worse(
 
 def test_a_service_that_gets_slow_gets_no_more_copies_than_before(hedged):
     _, figures = hedged
-    assert figures["slowdown", BY_DEFAULT]["beyond"] <= 10
+    assert figures["slowdown", BY_DEFAULT]["beyond"] <= 30
     assert figures["slowdown", BY_DEFAULT]["worse"] <= 1
     assert figures["slowdown", "reference: hedge at p95"]["extra"] > 0.9
 

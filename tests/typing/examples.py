@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator
 from datetime import timedelta
 from typing import Any, Generic, TypeVar, assert_type, overload
 
@@ -11,9 +11,14 @@ from forbear import (
     Attempt,
     CircuitBreaker,
     Deadline,
+    Hedge,
     Policy,
     RateLimiter,
+    Restarted,
     RetryState,
+    StreamEvents,
+    StreamInterrupted,
+    Upstream,
     attempts,
     constant,
     current_attempt,
@@ -21,10 +26,13 @@ from forbear import (
     deadline,
     describe,
     exponential,
+    first_ready,
+    hedge,
     llm_retry,
     retry,
     retry_call,
     retry_sync,
+    stream,
 )
 
 T = TypeVar("T")
@@ -90,6 +98,61 @@ class Client(Generic[T]):
     @retry()
     def double(number: int) -> int:
         return number * 2
+
+
+@retry(max_attempts=3, events=StreamEvents(content=bool), gap_timeout=timedelta(seconds=5))
+async def words(prompt: str) -> AsyncGenerator[str, None]:
+    yield prompt
+
+
+@llm_retry(after_content="restart", hedge=Hedge(0.2))
+async def tokens(prompt: str) -> AsyncIterator[str]:
+    yield prompt
+
+
+def rest_of(delivered: list[bytes], path: str) -> list[bytes]:
+    return [path.encode()][len(delivered) :]
+
+
+@retry_sync(resume=rest_of)
+def lines(path: str) -> Generator[bytes, None, int]:
+    yield path.encode()
+    return 1
+
+
+service = Upstream("service")
+
+
+@service.hedge(max_extra_load=0.1, fallback=ask, fallback_on=TimeoutError)
+async def fast(prompt: str, *, temperature: float = 0.0) -> str:
+    return f"{prompt} {temperature}"
+
+
+async def streams() -> None:
+    async for word in words("x"):
+        assert_type(word, str)
+    async for token in tokens("x"):
+        assert_type(token, str)
+    for line in lines("x"):
+        assert_type(line, bytes)
+    async for chunk in stream(lambda: words("x"), events="openai", first_timeout=1.0):
+        assert_type(chunk, str)
+    async for marked in service.stream(lambda: words("x"), after_content="restart"):
+        assert_type(marked, str | Restarted)
+    with stream(lambda: lines("x"), after_content="buffer", hold_at_most=10) as chunks:
+        for line in chunks:
+            assert_type(line, bytes)
+    assert_type(await hedge(lambda: ask("x"), delay=0.1), str)
+    assert_type(await service.hedge(lambda: ask("x")), str)
+    assert_type(await retry(lambda: ask("x"), hedge=0.1, fallback="nothing"), str)
+    assert_type(await fast("x", temperature=1.0), str)
+    assert_type(await first_ready(fast)("x"), str)
+    assert_type(service.ready_in(), float)
+
+
+def interrupted(error: StreamInterrupted) -> None:
+    assert_type(error.contents, int)
+    assert_type(error.delivered, tuple[Any, ...])
 
 
 def on_retry(state: RetryState) -> None:
