@@ -386,7 +386,7 @@ TRACES = (
     Trace(
         name="tail-shares",
         title="Slow tail: 1 to 10 % of answers take 2 s, the others 50 ms",
-        model="10,000 calls for each share, 200/s; forbear's hedge may add 6 % and thirty copies, or what its name says",
+        model="10,000 calls for each share, 200/s; forbear's hedge may add 6 % and 30 copies, or what its name says",
         figures=tuple(
             Figure(f"p99 {share:g}", f"p99, {100 * share:g} %", "seconds", *(("<=", 0.2) if share < 0.1 else ()))
             for share in SHARES

@@ -87,7 +87,9 @@ class StreamTruncated(Exception):
     """A stream ended without its last event: the answer is not complete, whatever the connection says."""
 
     def __init__(self, contents: int = 0) -> None:
-        super().__init__(f"the stream ended without its last event, after {contents} contents")
+        super().__init__(
+            f"the stream ended without its last event, after {contents} contents; if it has none, leave events= out"
+        )
         self.contents = contents
 
     def __reduce__(self) -> tuple[Any, ...]:

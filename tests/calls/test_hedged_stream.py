@@ -12,6 +12,7 @@ import itertools
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from types import TracebackType
 from typing import Any, NamedTuple
 
 import anyio
@@ -22,6 +23,7 @@ from forbear import (
     ApiError,
     CircuitBreaker,
     DeadlineExceeded,
+    Hedge,
     Restarted,
     RetriesExhausted,
     RetryState,
@@ -98,7 +100,7 @@ class Source:
 
 @pytest.fixture
 async def fake() -> AsyncGenerator[FakeTime]:
-    """Virtual time; when the test is over no task but its own is left, and the event loop has nothing to complain of."""
+    """Virtual time; when the test is over no other task is left, and the event loop has nothing to complain of."""
     told: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["message"]))
     with FakeTime() as time:
@@ -157,7 +159,7 @@ async def played(chunks: Any) -> tuple[list[Any], Exception | None]:
 async def test_a_quick_first_copy_flows_alone(fake: FakeTime) -> None:
     source = Source(["", Wait(0.05), "a", Wait(3), "b"])
     with record_events() as events:
-        assert await played(stream(source.chunks, hedge=0.1)) == (["", "a", "b"], None)
+        assert await played(stream(source.chunks, hedge=Hedge(0.1))) == (["", "a", "b"], None)
     assert (source.opened, source.closed) == ([1], [1])
     assert shape(events) == [(1, "success"), ("success", 1)]
 
@@ -166,7 +168,7 @@ async def test_the_copy_that_brings_the_first_content_goes_on_and_the_other_is_c
     source = Source([Wait(9), "", "x"], ["", Wait(0.05), "a", Wait(3), "b"])
     got: list[Any] = []
     with record_events() as events:
-        async for chunk in stream(source.chunks, hedge=0.1):
+        async for chunk in stream(source.chunks, hedge=Hedge(0.1)):
             if not got:
                 assert fake.now == pytest.approx(0.15)
                 assert source.closed == [1], "before the consumer sees anything"
@@ -184,12 +186,11 @@ async def test_so_it_is_in_every_form(fake: FakeTime, make: Make, form: str) -> 
     else:
         retried: Any = retry if form == "decorated" else upstream.retry
 
-        @retried(hedge=0.1)
         async def answer(prompt: str) -> AsyncGenerator[Any]:
             async for chunk in source.chunks(prompt):
                 yield chunk
 
-        chunks = answer("x")
+        chunks = retried(hedge=Hedge(0.1))(answer)("x")
     assert await played(chunks) == (["", "a", "b"], None)
     assert source.arguments == [("x",), ("x",)]
     gc.collect()
@@ -200,28 +201,28 @@ async def test_so_it_is_in_every_form(fake: FakeTime, make: Make, form: str) -> 
 async def test_the_first_may_still_win(fake: FakeTime) -> None:
     source = Source([Wait(0.3), "", "a", "b"], ["", Wait(9), "x"])
     with record_events() as events:
-        assert await played(stream(source.chunks, hedge=0.1)) == (["", "a", "b"], None)
+        assert await played(stream(source.chunks, hedge=Hedge(0.1))) == (["", "a", "b"], None)
     assert source.closed == [2, 1]
     assert shape(events) == [(2, "cancelled"), (1, "success"), ("success", 2)]
 
 
 async def test_start_events_do_not_win(fake: FakeTime) -> None:
     source = Source(["", "", Wait(9), "x"], [Wait(0.5), "", "a"])
-    assert await played(stream(source.chunks, hedge=0.1)) == (["", "a"], None)
+    assert await played(stream(source.chunks, hedge=Hedge(0.1))) == (["", "a"], None)
     assert fake.now == pytest.approx(0.6)
 
 
 async def test_one_that_ends_without_content_is_an_answer(fake: FakeTime) -> None:
     source = Source([Wait(9), "x"], ["", Wait(0.1)])
-    assert await played(stream(source.chunks, hedge=0.1)) == ([""], None)
+    assert await played(stream(source.chunks, hedge=Hedge(0.1))) == ([""], None)
     assert sorted(source.closed) == [1, 2]
 
 
 async def test_with_buffer_the_first_that_is_complete_wins(fake: FakeTime) -> None:
     source = Source(["a", Wait(0.5), "b"], ["c", Wait(0.2), "d"])
-    assert await played(stream(source.chunks, hedge=0.1, after_content="buffer")) == (["c", "d"], None)
+    assert await played(stream(source.chunks, hedge=Hedge(0.1), after_content="buffer")) == (["c", "d"], None)
     assert fake.now == pytest.approx(0.3)
-    assert source.closed == [1, 2]
+    assert source.closed == [2, 1]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -243,7 +244,7 @@ async def test_two_contents_of_the_same_instant_are_one_stream(fake: FakeTime, m
 async def test_a_failure_before_content_sends_the_next_copy_at_once(fake: FakeTime) -> None:
     source = Source(["", Wait(0.1), ConnectionError()], ["", "a"])
     with record_events() as events:
-        assert await played(stream(source.chunks, hedge=5.0)) == (["", "a"], None)
+        assert await played(stream(source.chunks, hedge=Hedge(5.0))) == (["", "a"], None)
     assert source.began == {1: 0.0, 2: 0.1}
     assert fake.sleeps == []
     assert shape(events) == [(1, "failure"), (2, "success"), ("success", 2)]
@@ -251,7 +252,7 @@ async def test_a_failure_before_content_sends_the_next_copy_at_once(fake: FakeTi
 
 async def test_a_copy_that_fails_leaves_the_other_alone(fake: FakeTime) -> None:
     source = Source([Wait(0.5), "", "a"], ["", ConnectionError()])
-    assert await played(stream(source.chunks, hedge=0.1)) == (["", "a"], None)
+    assert await played(stream(source.chunks, hedge=Hedge(0.1))) == (["", "a"], None)
     assert source.closed == [2, 1]
 
 
@@ -260,7 +261,7 @@ async def test_if_all_fail_there_is_a_wait_and_a_next_round(fake: FakeTime) -> N
         ["", Wait(0.3), ConnectionError()], [Wait(0.1), ConnectionError()], ["", Wait(9), "x"], ["", Wait(0.1), "a"]
     )
     with record_events() as events:
-        assert await played(stream(source.chunks, hedge=0.1, **QUICK)) == (["", "a"], None)
+        assert await played(stream(source.chunks, hedge=Hedge(0.1), **QUICK)) == (["", "a"], None)
     assert source.began == pytest.approx({1: 0.0, 2: 0.1, 3: 2.3, 4: 2.4})
     assert fake.sleeps == [2.0]
     assert shape(events) == [
@@ -273,7 +274,7 @@ async def test_if_all_fail_for_ever_the_first_ones_error_leaves_as_it_would_with
     error = ConnectionError()
     source = Source(["", Wait(0.3), error], [Wait(0.1), ApiError(503)])
     with record_events() as events:
-        got, raised = await played(stream(source.chunks, hedge=0.1, max_attempts=2))
+        got, raised = await played(stream(source.chunks, hedge=Hedge(0.1), max_attempts=2))
     assert got == []
     assert isinstance(raised, RetriesExhausted)
     assert raised.__cause__ is raised.last_error is error
@@ -288,7 +289,7 @@ async def test_a_failure_that_can_not_pass_ends_all(fake: FakeTime, number: int)
     scripts[number] = ["", Wait(0.3), error]
     source = Source(*scripts)
     with record_events() as events:
-        assert await played(stream(source.chunks, hedge=0.1)) == ([], error)
+        assert await played(stream(source.chunks, hedge=Hedge(0.1))) == ([], error)
     assert sorted(source.closed) == [1, 2]
     assert shape(events) == [(number + 1, "failure"), (2 - number, "cancelled"), ("permanent", 2)]
 
@@ -297,7 +298,7 @@ async def test_the_same_object_again_is_refused_as_without_a_hedge(fake: FakeTim
     # It would be read by two at once, or be at its end already and make an answer of nothing.
     source = Source(["", Wait(0.2), ConnectionError()])
     once = source.chunks()
-    got, error = await played(stream(lambda: once, hedge=0.1, **QUICK))
+    got, error = await played(stream(lambda: once, hedge=Hedge(0.1), **QUICK))
     assert got == []
     assert isinstance(error, UsageError)
     assert "the same async_generator again" in str(error)
@@ -314,7 +315,7 @@ def broken_later(*rest: list[Any]) -> Source:
 async def test_raise_interrupts_with_what_was_delivered(fake: FakeTime) -> None:
     source = broken_later()
     with record_events() as events:
-        got, error = await played(stream(source.chunks, hedge=0.1))
+        got, error = await played(stream(source.chunks, hedge=Hedge(0.1)))
     assert got == ["", "a"]
     assert isinstance(error, StreamInterrupted)
     assert (error.contents, error.delivered, error.__cause__) == (1, ("a",), source.scripts[1][-1])
@@ -327,7 +328,7 @@ async def test_restart_begins_anew_behind_a_mark_with_the_next_number(fake: Fake
     states: list[RetryState] = []
     with record_events() as events:
         got, error = await played(
-            stream(source.chunks, hedge=0.1, after_content="restart", on_retry=states.append, **QUICK)
+            stream(source.chunks, hedge=Hedge(0.1), after_content="restart", on_retry=states.append, **QUICK)
         )
     assert (got, error) == (["", "a", Restarted(3, 1), "", "b", "c"], None)
     assert source.began == pytest.approx({1: 0.0, 2: 0.1, 3: 3.1})
@@ -338,7 +339,7 @@ async def test_restart_begins_anew_behind_a_mark_with_the_next_number(fake: Fake
 async def test_a_restart_may_be_won_by_a_copy_too(fake: FakeTime) -> None:
     source = broken_later(["", Wait(9), "x"], ["", "b"])
     with record_events() as events:
-        got = await played(stream(source.chunks, hedge=0.1, after_content="restart", **QUICK))
+        got = await played(stream(source.chunks, hedge=Hedge(0.1), after_content="restart", **QUICK))
     assert got == (["", "a", Restarted(4, 1), "", "b"], None)
     assert shape(events)[3:] == [(3, "cancelled"), (4, "success"), ("success", 4)]
     assert source.closed == [1, 2, 3, 4]
@@ -347,7 +348,7 @@ async def test_a_restart_may_be_won_by_a_copy_too(fake: FakeTime) -> None:
 async def test_resume_goes_on_from_what_was_delivered_and_is_raced_for_too(fake: FakeTime) -> None:
     source = broken_later(["", Wait(9), "x"], ["", "b", Wait(1), ConnectionError()], ["", "c"])
     with record_events() as events:
-        got = await played(stream(source.chunks, hedge=0.1, resume=source.chunks, max_attempts=9, **QUICK))
+        got = await played(stream(source.chunks, hedge=Hedge(0.1), resume=source.chunks, max_attempts=9, **QUICK))
     assert got == (["", "a", "b", "c"], None)
     assert source.arguments == [(), (), (["a"],), (["a"],), (["a", "b"],)]
     assert shape(events) == [
@@ -359,14 +360,14 @@ async def test_resume_goes_on_from_what_was_delivered_and_is_raced_for_too(fake:
 async def test_with_buffer_nobody_sees_it(fake: FakeTime) -> None:
     source = Source(["a", Wait(3), ConnectionError()], ["b", Wait(0.1), ConnectionError()], ["", "c", "d"])
     with record_events() as events:
-        got = await played(stream(source.chunks, hedge=0.1, after_content="buffer", **QUICK))
+        got = await played(stream(source.chunks, hedge=Hedge(0.1), after_content="buffer", **QUICK))
     assert got == (["", "c", "d"], None)
     assert shape(events) == [(2, "failure"), (1, "failure"), ("wait", 1), (3, "success"), ("success", 3)]
 
 
 async def test_the_history_names_those_that_failed_and_the_losers_count(fake: FakeTime) -> None:
     source = Source([Wait(9)], ["", "a", ApiError(503)], [Wait(9)], ["", "b", ApiError(500)])
-    got, error = await played(stream(source.chunks, hedge=0.1, after_content="restart", max_attempts=4, **QUICK))
+    got, error = await played(stream(source.chunks, hedge=Hedge(0.1), after_content="restart", max_attempts=4, **QUICK))
     assert got == ["", "a", Restarted(4, 1), "", "b"]
     assert isinstance(error, StreamInterrupted)
     assert (error.contents, error.delivered) == (1, ("b",))
@@ -381,7 +382,7 @@ async def test_the_history_names_those_that_failed_and_the_losers_count(fake: Fa
 async def test_one_that_was_the_first_says_so(fake: FakeTime) -> None:
     source = Source([Wait(0.2), "", "a", ConnectionError()], [Wait(9)], ["", "b"])
     with record_events() as events:
-        got = await played(stream(source.chunks, hedge=0.1, after_content="restart", **QUICK))
+        got = await played(stream(source.chunks, hedge=Hedge(0.1), after_content="restart", **QUICK))
     assert got == (["", "a", Restarted(3, 1), "", "b"], None)
     assert shape(events) == [(2, "cancelled"), (1, "failure"), ("wait", 1), (3, "success"), ("success", 3)]
 
@@ -392,7 +393,7 @@ async def test_one_that_was_the_first_says_so(fake: FakeTime) -> None:
 async def test_each_copy_has_its_own_time_to_the_first_content(fake: FakeTime) -> None:
     source = Source([Wait(9), "x"], [Wait(0.9), "a"])
     with record_events() as events:
-        assert await played(stream(source.chunks, hedge=0.5, first_timeout=1.0)) == (["a"], None)
+        assert await played(stream(source.chunks, hedge=Hedge(0.5), first_timeout=1.0)) == (["a"], None)
     assert fake.now == pytest.approx(1.4)
     assert shape(events) == [(1, "failure"), (2, "success"), ("success", 2)]
 
@@ -410,7 +411,7 @@ async def test_the_clocks_of_the_winner_count_from_its_own_beginning(
     fake: FakeTime, options: dict[str, Any], cut_at: float, said: str
 ) -> None:
     source = Source([Wait(90), "x"], [Wait(0.1), "a", Wait(90), "b"])
-    got, error = await played(stream(source.chunks, hedge=0.5, **options))
+    got, error = await played(stream(source.chunks, hedge=Hedge(0.5), **options))
     assert got == ["a"]
     assert isinstance(error, StreamInterrupted)
     assert isinstance(error.__cause__, TimeoutError)
@@ -422,7 +423,7 @@ async def test_the_clocks_of_the_winner_count_from_its_own_beginning(
 async def test_the_deadline_cuts_the_winner(fake: FakeTime) -> None:
     source = Source([Wait(90), "x"], [Wait(0.1), "a", Wait(90), "b"])
     got, error = await played(
-        stream(source.chunks, hedge=0.5, deadline=2.0, attempt_timeout=None, after_content="restart")
+        stream(source.chunks, hedge=Hedge(0.5), deadline=2.0, attempt_timeout=None, after_content="restart")
     )
     assert got == ["a"]
     assert isinstance(error, StreamInterrupted)
@@ -433,7 +434,7 @@ async def test_the_deadline_cuts_the_winner(fake: FakeTime) -> None:
 async def test_a_slow_consumer_is_not_the_streams_fault(fake: FakeTime) -> None:
     source = Source([Wait(90), "x"], ["a", Wait(0.8), "b", Wait(0.8), "c"])
     got: list[str] = []
-    async for chunk in stream(source.chunks, hedge=0.5, gap_timeout=1.0):
+    async for chunk in stream(source.chunks, hedge=Hedge(0.5), gap_timeout=1.0, deadline=None):
         got.append(chunk)
         await asyncio.sleep(20)
     assert got == ["a", "b", "c"]
@@ -444,7 +445,7 @@ async def test_nothing_is_read_ahead_of_the_consumer(fake: FakeTime, mode: str) 
     source = Source([Wait(9)], ["", "a", "b", "c"])
     options: dict[str, Any] = {"resume": source.chunks} if mode == "resume" else {"after_content": mode}
     got: list[Any] = []
-    async for chunk in stream(source.chunks, hedge=0.1, **options):
+    async for chunk in stream(source.chunks, hedge=Hedge(0.1), **options):
         got.append(chunk)
         await asyncio.sleep(1)
         assert [one for _, one in source.taken] == (got if len(got) > 1 else ["", "a"])
@@ -453,7 +454,7 @@ async def test_nothing_is_read_ahead_of_the_consumer(fake: FakeTime, mode: str) 
 
 async def test_nothing_begins_before_a_chunk_is_asked_for(fake: FakeTime) -> None:
     source = Source(["a"])
-    chunks = stream(source.chunks, hedge=0.1)
+    chunks = stream(source.chunks, hedge=Hedge(0.1))
     await asyncio.sleep(1)
     assert source.opened == []
     await chunks.aclose()
@@ -482,11 +483,14 @@ SCOPES: dict[str, Callable[[], Any]] = {
     "anyio scope": an_anyio_scope,
     "anyio task group": anyio.create_task_group,
 }
-WAYS = ["to the end", "closed", "left", "failed", "cancelled"]
+WAYS = ["to the end", "failed", "cancelled", "closed", "left"]
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize(
+    ("scope", "way"),
+    # A task group makes an error of its own of an early close, with a hedge or without.
+    [(scope, way) for scope in SCOPES for way in (WAYS[:3] if "roup" in scope else WAYS)],
+)
 async def test_what_is_open_over_the_yields_is_left_in_the_task_it_was_entered_in(
     fake: FakeTime, scope: str, way: str
 ) -> None:
@@ -504,7 +508,7 @@ async def test_what_is_open_over_the_yields_is_left_in_the_task_it_was_entered_i
         left.append(1)
 
     async def consume(got: list[Any]) -> None:
-        chunks = stream(scoped, hedge=0.1)
+        chunks = stream(scoped, hedge=Hedge(0.1))
         async for chunk in chunks:
             got.append(chunk)
             await asyncio.sleep(0.1)
@@ -545,7 +549,7 @@ async def test_a_timeout_of_the_sources_own_is_a_failure(fake: FakeTime) -> None
             await asyncio.sleep(50)
             yield "never"
 
-    got, error = await played(stream(source, hedge=0.1))
+    got, error = await played(stream(source, hedge=Hedge(0.1)))
     assert got == ["a"]
     assert isinstance(error, StreamInterrupted)
     assert type(error.__cause__) is TimeoutError
@@ -581,7 +585,7 @@ async def test_one_that_fires_while_the_consumer_is_busy_ends_the_stream_and_is_
             yield "never"
 
     async def consume() -> None:
-        async for chunk in stream(source, hedge=0.1):
+        async for chunk in stream(source, hedge=Hedge(0.1)):
             got.append(chunk)
             await asyncio.sleep(2)
 
@@ -599,7 +603,7 @@ async def test_one_that_fires_while_the_consumer_is_busy_ends_the_stream_and_is_
 async def test_a_pump_whose_task_is_cancelled_with_all_others_leaves_no_consumer_waiting(fake: FakeTime) -> None:
     # As programs do at their end, where a consumer that cleans up may ask for what is left.
     source = Source(["a", "b", "c"])
-    chunks = stream(source.chunks, hedge=0.1)
+    chunks = stream(source.chunks, hedge=Hedge(0.1))
     assert await anext(chunks) == "a"
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
@@ -634,7 +638,7 @@ async def test_context_variables_of_the_source_hold_in_the_source_and_nowhere_el
             VARIABLE.reset(token)  # raises in another context
 
     VARIABLE.set("the consumer's")
-    async for chunk in stream(source, hedge=0.1):
+    async for chunk in stream(source, hedge=Hedge(0.1)):
         assert VARIABLE.get() == "the consumer's"
         assert current.get() is not None  # FakeTime's
         assert current_attempt() is None
@@ -648,7 +652,7 @@ async def test_context_variables_of_the_source_hold_in_the_source_and_nowhere_el
 
 async def test_copies_have_numbers_of_their_own_and_one_key(fake: FakeTime) -> None:
     source = Source([Wait(9)], ["", "a", ConnectionError()], ["b"])
-    await played(stream(source.chunks, hedge=0.1, after_content="restart", **QUICK))
+    await played(stream(source.chunks, hedge=Hedge(0.1), after_content="restart", **QUICK))
     assert source.opened == [1, 2, 3]
     assert len(source.keys) == 3
     assert len(set(source.keys)) == 1
@@ -714,6 +718,39 @@ async def test_the_counters_tell_what_copies_did(fake: FakeTime, make: Make) -> 
     assert (snapshot.hedges, snapshot.hedges_won, snapshot.successes) == (2, 1, 3)
     assert snapshot.hedges_wasted == pytest.approx(0.1 + 0.2)
     assert snapshot.failures == {}
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_the_collector_takes_nothing_away_from_a_stream_that_flows(
+    fake: FakeTime, make: Make, number: int
+) -> None:
+    # The copies of the round before are garbage in cycles then, the first of which was under the same call.
+    upstream = make(max_concurrency=2, adaptive=False)
+    numbers: list[int | None] = []
+
+    async def source() -> AsyncGenerator[str]:
+        attempt = current_attempt()
+        assert attempt is not None
+        await asyncio.sleep(0.2)
+        if attempt.number < 3:
+            raise ConnectionError
+        if attempt.number != number + 2:
+            await asyncio.sleep(9)
+        for chunk in "abc":
+            gc.collect()
+            await asyncio.sleep(0.01)
+            attempt = current_attempt()
+            numbers.append(None if attempt is None else attempt.number)
+            yield chunk
+
+    got: list[str] = []
+    async for chunk in upstream.stream(source, hedge=0.1, **QUICK):
+        gc.collect()
+        assert upstream.snapshot().in_flight == 1
+        got.append(chunk)
+    assert got == ["a", "b", "c"]
+    assert numbers == [number + 2] * 3
+    assert upstream.snapshot().in_flight == 0
 
 
 async def test_without_a_second_place_there_is_no_copy(fake: FakeTime, make: Make) -> None:
@@ -819,11 +856,12 @@ async def cancelled_after(turns: int, mode: str, second: int | None = None) -> t
     counts: list[int] = []
 
     async def main() -> None:
+        around = current.get()
         try:
             await consume(upstream, log)
         except asyncio.CancelledError:
             counts.append(asyncio.current_task().cancelling())  # type: ignore[union-attr]
-            assert current.get() is None
+            assert current.get() is around
             raise
 
     with record_events() as events:
@@ -854,42 +892,27 @@ async def cancelled_after(turns: int, mode: str, second: int | None = None) -> t
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_cancellation_leaves_at_once_and_leaves_nothing(run: Run, mode: str) -> None:
+def test_a_cancellation_leaves_at_once_leaves_nothing_and_is_told_once(run: Run, mode: str) -> None:
     async def main() -> None:
         places: set[str] = set()
-        for turns in itertools.count():
-            log, met, _ = await cancelled_after(turns, mode)
-            places |= log.places
-            if not met:
-                assert log.got[-1] == "c"
-                assert places >= {"enter", "chunk", "slow", "close", "exit", "wait", "consumer"}
-                assert turns > 40
-                return
-
-    run(main())
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_it_is_told_once_and_each_attempt_once(run: Run, mode: str) -> None:
-    async def main() -> None:
-        for turns in itertools.count():
+        for turns in itertools.count(1):
             log, met, events = await cancelled_after(turns, mode)
+            places |= log.places
             case = (turns, log.where, shape(events))
             attempts = [event.attempt for event in events if isinstance(event, AttemptEnded)]
             assert len(attempts) == len(set(attempts)), case
             ends = [event.reason for event in events if isinstance(event, CallEnded)]
             if not met:
                 assert ends == ["success"], case
+                assert log.got[-1] == "c"
+                assert places >= {"enter", "chunk", "slow", "close", "exit", "wait", "consumer"}
+                assert turns > 40
                 return
-            if log.where == "before":
-                assert ends == [], case
-            elif log.where == "consumer":
+            if log.where == "consumer":  # to the stream it is a close, or its end was told before
                 assert ends in (["closed"], ["success"]), case
             else:
-                assert ends in (["cancelled"], ["success"]), case
-                assert ends == ["cancelled"] or log.got[-1:] == ["c"], case
-            if ends:
-                assert isinstance(events[-1], CallEnded), case
+                assert ends == ["cancelled"] or (ends == ["success"] and log.got[-1:] == ["c"]), case
+            assert isinstance(events[-1], CallEnded), case
 
     run(main())
 
@@ -898,7 +921,7 @@ def test_it_is_told_once_and_each_attempt_once(run: Run, mode: str) -> None:
 def test_a_second_cancellation_while_the_source_closes_changes_nothing_but_the_wait(run: Run, mode: str) -> None:
     async def main() -> None:
         hits = 0
-        for turns in range(0, 70, 3):
+        for turns in range(1, 70, 3):
             for second in (1, 2, 3, 5):
                 log, met, events = await cancelled_after(turns, mode, second)
                 if met and log.where == "stream":
@@ -912,10 +935,10 @@ def test_a_second_cancellation_while_the_source_closes_changes_nothing_but_the_w
 
 async def test_one_in_a_race_cancels_all_copies(fake: FakeTime, make: Make) -> None:
     upstream, source = make(), Source([Wait(9)], [Wait(9)])
-    task = asyncio.create_task(played(upstream.stream(source.chunks, hedge=0.1)))
-    await asyncio.sleep(1)
-    assert (source.opened, upstream.snapshot().in_flight) == ([1, 2], 2)
     with record_events() as events:
+        task = asyncio.create_task(played(upstream.stream(source.chunks, hedge=0.1)))
+        await asyncio.sleep(1)
+        assert (source.opened, upstream.snapshot().in_flight) == ([1, 2], 2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -937,7 +960,7 @@ async def test_a_loser_that_fails_at_its_cancellation_is_no_noise(fake: FakeTime
             raise ConnectionError from None
         yield "a"
 
-    assert await played(stream(source, hedge=0.1)) == (["a"], None)
+    assert await played(stream(source, hedge=Hedge(0.1))) == (["a"], None)
 
 
 async def test_a_winner_that_fails_at_its_close_is_no_noise(fake: FakeTime, make: Make) -> None:
@@ -962,7 +985,7 @@ async def test_a_winner_that_fails_at_its_close_is_no_noise(fake: FakeTime, make
 
 async def test_a_close_while_a_chunk_is_waited_for_is_refused_and_harms_nothing(fake: FakeTime) -> None:
     source = Source(["a", Wait(1), "b"])
-    chunks = stream(source.chunks, hedge=0.1)
+    chunks = stream(source.chunks, hedge=Hedge(0.1))
     assert await anext(chunks) == "a"
     asked = asyncio.ensure_future(anext(chunks))
     await asyncio.sleep(0.1)
@@ -975,7 +998,7 @@ async def test_a_close_while_a_chunk_is_waited_for_is_refused_and_harms_nothing(
 
 async def test_two_that_ask_at_once_are_told_and_the_first_gets_its_chunk(fake: FakeTime) -> None:
     source = Source([Wait(9)], ["a", Wait(1), "b"])
-    chunks = stream(source.chunks, hedge=0.1)
+    chunks = stream(source.chunks, hedge=Hedge(0.1))
     assert await anext(chunks) == "a"
     asked = asyncio.ensure_future(anext(chunks))
     await asyncio.sleep(0.1)
@@ -999,19 +1022,25 @@ async def test_one_that_is_forgotten_half_read_is_closed_by_the_loop(fake: FakeT
     assert shape(events) == [(1, "cancelled"), (2, "success"), ("closed", 2)]
 
 
-async def test_a_consumer_that_is_closed_from_outside_leaves_no_copy_running(fake: FakeTime, make: Make) -> None:
+async def test_a_consumer_that_is_closed_from_outside_leaves_no_copy_running(make: Make) -> None:
+    told: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["message"]))
     upstream, source = make(max_concurrency=2), Source(["a", Wait(1), "b"])
-    chunks = upstream.stream(source.chunks, hedge=0.1)
-    assert await anext(chunks) == "a"
-    asking = chunks.__anext__()
-    asking.send(None)
-    await asyncio.sleep(0.1)
-    asking.close()
-    del asking, chunks
-    gc.collect()
-    await asyncio.sleep(5)
-    gc.collect()
+    with FakeTime():
+        chunks = upstream.stream(source.chunks, hedge=0.1)
+        assert await anext(chunks) == "a"
+        asking = chunks.__anext__()
+        asking.send(None)
+        await asyncio.sleep(0.1)
+        asking.close()
+        del asking, chunks
+        gc.collect()
+        await asyncio.sleep(5)
+        gc.collect()
     assert source.closed == [1]
+    assert upstream.snapshot().in_flight == 0
+    # The interpreter closes the generator while it is closed; that is told without a hedge too.
+    assert [one for one in told if "was destroyed" in one] == []
 
 
 def test_on_every_loop_it_flows_and_nothing_is_left(run: Run) -> None:
@@ -1031,8 +1060,8 @@ def test_on_every_loop_it_flows_and_nothing_is_left(run: Run) -> None:
 
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["message"]))
-        results = await asyncio.gather(*(played(stream(source, hedge=0.005)) for _ in range(50)))
-        assert results == [([0, 1, 2, 3, 4], None)] * 50
+        results = await asyncio.gather(*(played(stream(source, hedge=Hedge(0.005))) for _ in range(50)))
+        assert results == [([0, 1, 2, 3, 4], None)] * 50  # each has a hedge of its own, which may send a copy
         assert asyncio.all_tasks() == {asyncio.current_task()}
         gc.collect()
         await asyncio.sleep(0)
@@ -1123,15 +1152,15 @@ class Told:
     async def __aenter__(self) -> AsyncGenerator[Any]:
         return self.source.chunks()
 
-    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
         assert (kind, trace) == (None, None) if error is None else kind is type(error)
         self.told.append(kind)
 
 
-@pytest.mark.parametrize("hedge", [None, 0.1])
+@pytest.mark.parametrize("hedge", [None, Hedge(0.1)], ids=["plain", "hedged"])
 @pytest.mark.parametrize("end", [exhausted, closed, failed, cancelled])
 async def test_its_context_manager_gets_what_has_ended_the_stream(
-    fake: FakeTime, end: Callable[[Any], Coroutine[Any, Any, None]], hedge: float | None
+    fake: FakeTime, end: Callable[[Any], Coroutine[Any, Any, None]], hedge: Hedge | None
 ) -> None:
     told: list[Any] = []
     last: list[Any] = [ConnectionError()] if end is failed else ["c"]
@@ -1139,16 +1168,16 @@ async def test_its_context_manager_gets_what_has_ended_the_stream(
     chunks = stream(lambda: Told(source, told), hedge=hedge)
     assert await anext(chunks) == "a"
     await end(chunks)
-    expected = {
+    expected: dict[Any, Any] = {
         exhausted: None, closed: GeneratorExit, failed: ConnectionError, cancelled: asyncio.CancelledError,
     }  # fmt: skip
     assert told == [expected[end]]
 
 
-@pytest.mark.parametrize("hedge", [None, 0.1])
+@pytest.mark.parametrize("hedge", [None, Hedge(0.1)], ids=["plain", "hedged"])
 @pytest.mark.parametrize("end", ["closed", "failed", "whole"])
 async def test_all_that_was_opened_is_closed_though_a_cancellation_comes_in_the_middle(
-    fake: FakeTime, end: str, hedge: float | None
+    fake: FakeTime, end: str, hedge: Hedge | None
 ) -> None:
     log: list[str] = []
 
@@ -1207,10 +1236,10 @@ def blocking() -> Generator[int]:
 @pytest.mark.parametrize(
     "form",
     [
-        lambda: next(iter(stream(blocking, hedge=0.1))),
-        lambda: retry(hedge=0.1)(blocking),
-        lambda: retry_call(blocking, retry_options={"hedge": 0.1}),
-        lambda: Upstream("a").retry(hedge=0.1)(blocking),
+        lambda: next(iter(stream(blocking, hedge=Hedge(0.1)))),
+        lambda: retry(hedge=Hedge(0.1))(blocking),
+        lambda: retry_call(blocking, retry_options={"hedge": Hedge(0.1)}),
+        lambda: Upstream("a").retry(hedge=Hedge(0.1))(blocking),
         lambda: next(iter(Upstream("a").stream(blocking, hedge=True))),
     ],
 )
@@ -1219,17 +1248,12 @@ def test_a_blocking_stream_is_refused(form: Callable[[], Any]) -> None:
         form()
 
 
-def test_a_single_stream_has_nothing_to_learn_from() -> None:
-    with pytest.raises(ValueError, match=r"give seconds, as in stream\(fn, hedge=0.2\)"):
-        stream(Source([]).chunks, hedge=True)
-
-
 def test_under_trio_it_is_told_what_to_do() -> None:
     async def source() -> AsyncGenerator[int]:
         yield 1
 
     async def main() -> None:
-        async for _ in stream(source, hedge=0.1):
+        async for _ in stream(source, hedge=Hedge(0.1)):
             pass
 
     with pytest.raises(RuntimeError, match="needs asyncio: its copies are tasks; under trio leave hedge= out"):

@@ -1348,11 +1348,13 @@ async def test_it_has_what_is_left_of_the_deadline_and_is_closed() -> None:
     with FakeTime() as clock:
         chunks: list[Any] = []
         failing = Source([Wait(0.5), ConnectionError()])
-        with pytest.raises(DeadlineExceeded):
+        with pytest.raises(StreamInterrupted) as info:
             async for chunk in stream(failing.asynchronous, max_attempts=1, deadline=1.8, fallback=fallback):
                 chunks.append(chunk)
                 assert current_deadline() is None
-        assert chunks == ["x", "y"]
+        assert isinstance(info.value.__cause__, DeadlineExceeded)
+        assert isinstance(info.value.__cause__.last_error, ConnectionError)
+        assert (chunks, info.value.delivered) == (["x", "y"], ("x", "y"))
         assert clock.now == pytest.approx(1.8, abs=0.05)
         async with stream(failing.asynchronous, max_attempts=1, fallback=fallback) as body:
             assert await anext(body) == "x"

@@ -447,13 +447,35 @@ def test_a_kind_that_others_use_too_is_content_unless_it_is_derived_from_another
     assert not shape_of({"type": kind, mark: "so far"}).content
 
 
-def test_an_own_reader_of_errors_adds_to_those_that_are_known() -> None:
+def test_an_own_reader_of_errors_takes_the_place_of_what_is_known() -> None:
     mine = ValueError("mine")
     events = StreamEvents(error=lambda chunk: mine if chunk == "bad" else None)
     assert events.read("bad").error is mine
-    assert isinstance(events.read({"error": {"code": "overloaded"}}).error, ErrorEvent)
-    assert isinstance(events.read({"error": "model crashed"}).error, ErrorEvent)
     assert events.read("good").error is None
+    assert events.read({"error": {"message": "a row of data"}}).error is None
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"type": "error", "message": "a log line"}, {"id": 1, "error": {}}, {"job": 3, "error": {"code": 7}},
+        {"error": "text", "line": 3}, {"error": None}, {"error": 0},
+    ],
+)  # fmt: skip
+def test_a_row_of_data_that_speaks_of_errors_is_content(row: object) -> None:
+    assert shape_of(row) == Signal()
+
+
+def test_usage_is_read_wherever_it_stands() -> None:
+    read = StreamEvents().read
+    begins = {"type": "message_start", "message": {"usage": {"input_tokens": 900, "output_tokens": 1}}}
+    assert read(begins).usage == {"input_tokens": 900, "output_tokens": 1}
+    assert read({"type": "message_delta", "usage": {"output_tokens": 50}}).usage == {"output_tokens": 50}
+    done = {"type": "response.completed", "response": {"usage": {"input_tokens": 3, "total_tokens": 7}}}
+    assert read(done).usage == {"input_tokens": 3, "total_tokens": 7}
+    assert read(Thing(choices=[], usage=Thing(total_tokens=9))).usage == {"total_tokens": 9}
+    assert not read({"choices": []}).usage
+    assert not read("text").usage
 
 
 def test_an_empty_part_of_a_message_is_no_content() -> None:

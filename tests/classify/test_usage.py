@@ -10,7 +10,7 @@ from unittest.mock import MagicMock, Mock
 
 import pytest
 
-from forbear.classify.usage import limits_in, tokens_in
+from forbear.classify.usage import limits_in, tokens_in, usage_in
 from forbear.core.rate import Limit
 
 NOW = 1_796_083_200.0  # 2026-12-01T00:00:00Z
@@ -184,3 +184,10 @@ def test_dates_need_a_clock() -> None:
 )  # fmt: skip
 def test_without_headers_there_are_no_limits(answer: object) -> None:
     assert limits_in(answer, NOW) == ()
+
+
+def test_usage_of_a_chunk_is_read_by_the_names_of_its_service() -> None:
+    assert usage_in({"message": {"usage": {"input_tokens": 2, "note": "x"}}}) == {"input_tokens": 2.0}
+    assert usage_in({"response": {"usage": {"total_tokens": 3}}}) == {"total_tokens": 3.0}
+    assert usage_in({"response": "text"}) == {}
+    assert usage_in(object()) == {}

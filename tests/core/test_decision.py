@@ -233,3 +233,11 @@ def test_the_reasons_to_stop_are_a_closed_set() -> None:
 
 def test_the_jitter_of_the_policy_draws_the_wait() -> None:
     assert ask(dice=0.0, jitter=Jitter("equal")) == Retry(0.5, "backoff")
+
+
+def test_copies_count_as_attempts_and_not_for_the_backoff() -> None:
+    policy = Policy(max_attempts=6, jitter="none", base=1.0)
+    failure = Failure(transient=True)
+    waits = [decide(policy, failure, completed_attempts=2 * n, remaining=1e9, random=0.5, rounds=n) for n in (1, 2)]
+    assert waits == [Retry(1.0, "backoff"), Retry(2.0, "backoff")]
+    assert decide(policy, failure, completed_attempts=6, remaining=1e9, random=0.5, rounds=3) == Stop("max_attempts")

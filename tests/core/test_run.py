@@ -256,7 +256,7 @@ def test_copies_count_as_attempts() -> None:
     run = begun(max_attempts=3)
     run.copy(0.5)
     answer = run.failed(ERROR, BUSY, 1.0, 1.0)
-    assert answer == Retry(2.0, "backoff")  # two attempts have failed
+    assert answer == Retry(1.0, "backoff")  # two attempts have failed, and they ran at the same time
     assert isinstance(answer, Retry)
     run.resumed(Pending(ERROR, answer, BUSY), 3.0)
     assert (run.number, run.copies, run.completed) == (3, 0, 3)
@@ -264,6 +264,17 @@ def test_copies_count_as_attempts() -> None:
     run.copy(0.5)
     assert run.refusal(BUSY) == Stop("max_attempts")
     assert run.failed(ERROR, BUSY, 1.0, 1.0) == Stop("max_attempts")
+
+
+def test_the_backoff_grows_with_the_rounds() -> None:
+    run = begun(max_attempts=9)
+    for expected in (1.0, 2.0, 4.0):
+        run.copy(0.5)
+        answer = run.failed(ERROR, BUSY, 1.0, 1.0)
+        assert answer == Retry(expected, "backoff")
+        assert isinstance(answer, Retry)
+        run.resumed(Pending(ERROR, answer, BUSY), 3.0)
+    assert (run.rounds, run.number) == (4, 7)
 
 
 def test_each_copy_that_failed_is_remembered_in_the_order_in_which_they_began() -> None:
@@ -280,7 +291,7 @@ def test_each_copy_that_failed_is_remembered_in_the_order_in_which_they_began() 
     copy = run.copy(2.0)
     run.failed(ERROR, BUSY, 5.0, 1.0, attempt=copy)
     assert run.history[-1] == AttemptSummary(
-        number=2, error_type="forbear.errors.ApiError", status=503, elapsed=3.0, delay=2.0
+        number=2, error_type="forbear.errors.ApiError", status=503, elapsed=3.0, delay=1.0
     )
 
 

@@ -90,7 +90,7 @@ def test_settings_and_markers_are_values() -> None:
 
 
 def test_a_chunk_is_content_unless_more_is_known() -> None:
-    assert Signal() == (True, (), (), None, None, False)
+    assert Signal() == (True, (), (), None, None, False, None)
 
 
 def test_a_delivery_holds_nothing_beyond_its_record() -> None:
@@ -337,7 +337,7 @@ def little(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("little")
 @pytest.mark.parametrize(
-    ("chunk", "kept"), [("x" * 100, 2), (b"x" * 125, 2), ("x" * 271, 0), ({"any": "object"}, 2), ("", 5)]
+    ("chunk", "kept"), [("x" * 100, 2), (b"x" * 125, 2), ("x" * 271, 0), ({"any": "object"}, 0), ("", 5)]
 )
 def test_what_is_remembered_for_an_error_is_bounded(chunk: object, kept: int) -> None:
     body = delivery()

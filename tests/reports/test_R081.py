@@ -69,4 +69,4 @@ async def test_with_nothing_left_at_all_the_primary_goes_on_alone() -> None:
         assert await retry(service, hedge=hedge) == "the primary's answer"
     assert (service.began, service.cancelled) == ([0.0], [])
     assert hedge.sent == 0
-    assert hedge.suppressed >= 2
+    assert hedge.suppressed == 1  # the one that was due, however often it was looked at

@@ -35,7 +35,7 @@ async def test_the_winner_returns_at_once(slow: str) -> None:
         return "answer"
 
     with FakeTime() as clock:
-        assert await hedge(fn, delay=0.04) == "answer"
+        assert await hedge(fn, delay=0.04, max_extra_load=1.0) == "answer"
         assert clock.now == pytest.approx(0.1 if slow == "the first" else 0.06)
         assert others() == set()
 
@@ -68,7 +68,7 @@ def test_the_winner_returns_at_once_in_real_time_on_every_loop(run: Run) -> None
     async def main() -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        assert await hedge(fn, delay=0.02) == 2
+        assert await hedge(fn, delay=0.02, max_extra_load=1.0) == 2
         assert loop.time() - began < 1.0
         assert others() == set()
 
@@ -151,7 +151,7 @@ async def test_of_thirty_calls_with_a_failure_and_a_success_in_the_same_tick_all
         return "answer"
 
     with FakeTime() as clock:
-        ended = await asyncio.gather(*(hedge(fn, delay=0.1) for _ in range(CALLS)))
+        ended = await asyncio.gather(*(hedge(fn, delay=0.1, max_extra_load=1.0) for _ in range(CALLS)))
         assert ended == ["answer"] * CALLS
         assert clock.now == pytest.approx(0.5)
         assert others() == set()
@@ -171,7 +171,7 @@ def test_so_they_do_where_one_event_ends_both_on_every_loop(run: Run, good: int)
                     raise ConnectionError
                 return "answer"
 
-            task = asyncio.create_task(hedge(fn, delay=0.001))
+            task = asyncio.create_task(hedge(fn, delay=0.001, max_extra_load=1.0))
             while len(inside) < 2:
                 await asyncio.sleep(0.001)
             gate.set()

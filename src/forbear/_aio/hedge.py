@@ -29,7 +29,6 @@ def guard(
             raise RuntimeError(NEEDS_ASYNCIO)
         before = copy_context()
         call = open_call(plan, current.get()) if begun is None else go_on(begun, current.get())
-        race: Race | None = None
         current.set(call)
         if call.world.attach is not None:
             call.world.attach(asyncio.get_running_loop())
@@ -55,8 +54,7 @@ def guard(
                 await pause_here(call)
         finally:
             call.ended = True
-            if race is None or not race.lingers:  # else it goes back when that copy has ended
-                drop(call)
+            drop(call)
             current.set(call.outer)
 
     return guarded

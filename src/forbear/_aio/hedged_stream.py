@@ -51,12 +51,16 @@ class Hedged:
         """One attempt to its first content. Nothing where it has failed and another one follows."""
         if body.call.world.attach is not None:
             body.call.world.attach(asyncio.get_running_loop())
-        await stream.begin(body)
-        race = Race(body.call, self.before, body.args, body.kwargs)
+        if body.source.call is not body.call:  # a copy was the last attempt
+            body.goes_on_with(body.source.copy(body.call))
+        first = body.source
+        await stream.begin(first)
+        race = Race(body.call, self.before, first.args, first.kwargs)
         pumps: dict[Call, Pump] = {}
 
         def launch(copy: Copy, around: Context) -> None:
-            pump = pumps[copy.call] = Pump(body.copy(copy.call))
+            pump = pumps[copy.call] = Pump(first.copy(copy.call))
+            copy.source = pump.source
             pump.task = copy.task = asyncio.get_running_loop().create_task(pump.serve(), context=around)
             copy.answer = pump.answer
 
@@ -64,46 +68,59 @@ class Hedged:
             decides = await run(race, launch)
             if decides.error is None:
                 self.pump = pumps[decides.call]
-                return self.brought(body, self.pump, decides.answer.result())
+                out = decides.answer.result()
+                self.pump.answer = None
+                return self.brought(body, self.pump, out)
             if not race.follows(decides):
                 raise decides.error
         finally:
             race.end()
+            for pump in pumps.values():
+                if pump is not self.pump:
+                    pump.answer = None  # it may hold an error, whose frames hold us
         await pause_here(body.call)
         return []
 
     async def flow(self, body: Body, pump: Pump) -> list[Any]:
         """What comes next of the copy that flows. Nothing where it has failed and another attempt follows."""
-        flowing = pump.body.call
+        flowing = pump.source.call
         try:
-            return self.brought(body, pump, await pump.ask())
+            out = await pump.ask()
         except GeneratorExit:
-            self.pump = None  # nobody runs what would be awaited to close it
+            self.pump = None
+            pump.abandon()
             raise
         except asyncio.CancelledError:
-            await self.close(body)
-            tell_attempt(flowing.plan, flowing.run, "cancelled", flowing.world.clock())
-            cancelled(body.call, waiting=True)
+            try:
+                await self.close(body)
+            finally:
+                if not pump.source.over:  # else it has told that it is complete
+                    tell_attempt(flowing.plan, flowing.run, "cancelled", flowing.world.clock())
+                cancelled(body.call, waiting=True)
             raise
         except Exception as error:
             self.pump = None
-            if not follow(body.call, error, judged(flowing, error), flowing.run):
+            flowing.ended = flowing is not body.call
+            if flowing.run.mistake is error or not follow(body.call, error, judged(flowing, error), flowing.run):
                 raise
+        else:
+            return self.brought(body, pump, out)
         await pause_here(body.call)
         return []
 
     def brought(self, body: Body, pump: Pump, out: list[Any]) -> list[Any]:
         """A step of the copy that flows has brought something, perhaps the end."""
-        body.goes_on_with(pump.body)
+        body.goes_on_with(pump.source)
         if body.over:
+            self.pump = None  # which has closed its source, and returned
             tell_end(body.call.plan, body.call.run, "success", body.call.world.clock())
         return out
 
-    async def close(self, _body: Body, _error: BaseException | None = None) -> None:
-        """As `closing.close`: the source is closed in its own task."""
+    async def close(self, _body: Body, error: BaseException | None = None) -> None:
+        """As `stream.close_inside`: the source is closed in its own task."""
         pump, self.pump = self.pump, None
         if pump is not None:
-            await pump.stop()
+            await pump.stop(error)
 
 
 def guard(plan: Plan, fn: Callable[..., Any]) -> Callable[..., AsyncGenerator[Any]]:

@@ -13,49 +13,67 @@ from forbear._aio import stream
 from forbear._aio.closing import close
 from forbear._aio.driver import failure_in
 from forbear._runtime.scope import current
-from forbear._runtime.streaming import CLOSES_WITHIN, END, Body
+from forbear._runtime.source import CLOSES_WITHIN, END, Source
+
+ENDED_BY_ITSELF = "the source was cancelled while its consumer was busy: by a timeout or a task group of its own"
 
 
 class Pump:
-    """The stream of one copy, in a task of its own. `answer`: what the step that is under way brings."""
+    """The stream of one copy. `answer`: a future of what the step that is under way brings; `task` makes the steps."""
 
-    __slots__ = ("answer", "body", "task", "wanted")
+    __slots__ = ("answer", "ending", "source", "task", "wanted")
 
-    def __init__(self, body: Body) -> None:
-        self.body = body
+    def __init__(self, source: Source) -> None:
+        self.source = source
         self.wanted = asyncio.Event()
-        self.answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[list[Any]] | None = asyncio.get_running_loop().create_future()
         self.task: Any = None
+        self.ending: BaseException | None = None
 
     async def serve(self) -> None:
-        """Makes a step each time it is asked for one; closes the source where it ends."""
-        current.set(self.body.call)
-        self.body.begin()
+        """Makes a step each time it is asked for one. The source is closed before anybody hears of its end."""
+        source = self.source
+        current.set(source.call)
+        source.begin()
         try:
-            while not self.body.over:
-                self.bring(await self.step())
-                await self.wanted.wait()
-                self.wanted.clear()
-        except Exception as error:
-            await close(self.body, error)  # before anybody waits for another attempt
-            if not self.answer.done():
-                self.answer.set_exception(error)
-        finally:
-            await close(self.body)
+            while not source.over:
+                out = await self.step()
+                if source.over:
+                    await close(source)
+                self.bring(out)
+                if not source.over:
+                    await self.wanted.wait()
+                    self.wanted.clear()
+        except GeneratorExit:
+            source.abandoned()  # nobody runs what would be awaited
+            raise
+        except BaseException as error:
+            await close(source, self.ending or error)
+            self.fail(error)
+            if not isinstance(error, Exception):
+                raise
+
+    def fail(self, error: BaseException) -> None:
+        """Hands over the failure of a step; the end of the task, if it is none."""
+        if self.answer is None or self.answer.done():
+            return
+        if isinstance(error, Exception):
+            self.answer.set_exception(error)
+        else:
             self.answer.cancel()
 
     async def step(self) -> list[Any]:
         """What goes to the consumer next. Raises the failure of the attempt."""
-        body = self.body
+        source = self.source
         try:
             while True:
-                out = body.taken_in(await stream.cut_after(body, stream.step))
-                if out or body.over:
+                out = source.taken_in(await stream.cut_after(source, stream.step))
+                if out or source.over:
                     return out
         except BaseException as caught:
-            error = failure_in(body.call, caught)
-            if error is not None and body.delivery.complete:
-                return body.taken_in(END)
+            error = failure_in(source.call, caught)
+            if error is not None and source.delivery.complete:
+                return source.taken_in(END)
             try:
                 if error is None or error is caught:
                     raise
@@ -65,17 +83,33 @@ class Pump:
 
     def bring(self, out: list[Any]) -> None:
         """Hands over what a step has brought, if somebody still wants it."""
-        if not self.answer.done():
+        if self.answer is not None and not self.answer.done():
             self.answer.set_result(out)
 
     async def ask(self) -> list[Any]:
         """What goes to the consumer next."""
-        self.answer = asyncio.get_running_loop().create_future()
+        if self.task.done():
+            raise TimeoutError(ENDED_BY_ITSELF) from (None if self.task.cancelled() else self.task.exception())
+        answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self.answer = answer
         self.wanted.set()
-        return await self.answer
+        try:
+            return await answer
+        finally:
+            self.answer = None  # it may hold an error, whose frames hold us
+            del answer
 
-    async def stop(self) -> None:
-        """Ends the task, and with it the source; waits for that, but not for ever."""
-        if not self.task.done():
+    async def stop(self, error: BaseException | None = None) -> None:
+        """Ends the task, and with it the source, which hears of the error; waits for that, but not for ever."""
+        if self.task.done():
+            return
+        self.ending = error
+        self.task.cancel()
+        await asyncio.wait({self.task}, timeout=CLOSES_WITHIN)
+        if self.task.done() and not self.task.cancelled():
+            self.task.exception()  # of a task group of the source's own: the stream is over anyway
+
+    def abandon(self) -> None:
+        """Nobody runs what would have to be awaited; the event loop may be gone."""
+        if not self.task.done() and not self.task.get_loop().is_closed():
             self.task.cancel()
-            await asyncio.wait({self.task}, timeout=CLOSES_WITHIN)

@@ -12,13 +12,13 @@ from contextvars import Context, copy_context
 from functools import partial
 from typing import Any
 
-from forbear._runtime.call import Call, drop
+from forbear._runtime.call import drop
 from forbear._runtime.hedging import Copy, Race
 from forbear._runtime.steps import cancelled, left_by
 
 LOSERS_END_WITHIN = 0.1  # seconds that the winner waits for the others to end
-# Those that took longer: they end by themselves, and are kept until then.
-_lingering: dict[asyncio.Future[Any], Call] = {}
+# Those that took longer: they end by themselves, and are kept until then, with what gives back what they have taken.
+_lingering: dict[asyncio.Future[Any], Callable[[], None]] = {}
 
 Launch = Callable[[Copy, Context], None]  # starts a copy in this context
 
@@ -35,7 +35,7 @@ async def run(race: Race, launch: Launch) -> Copy:
         raise
     except asyncio.CancelledError:
         try:
-            await stop(race)
+            await stop(race, winner_too=True)
         finally:
             cancelled(race.call, waiting=True)
         raise
@@ -83,23 +83,23 @@ def failed_with(copy: Copy) -> Exception:
     raise error
 
 
-async def stop(race: Race) -> None:
-    """Cancels those that are still under way, and waits for them, but not for long."""
-    if race.stopped:
-        return
-    race.stopped = True
+async def stop(race: Race, *, winner_too: bool = False) -> None:
+    """Cancels those that are still under way, each once, and waits for them, but not for long."""
     for copy in race.copies:
         if not copy.settled:
             settle(race, copy)
-    left = {copy.task: copy.call for copy in race.copies if copy is not race.winner and not copy.task.done()}
-    for task, call in left.items():
+    left = {}
+    for copy in race.copies:
+        if (copy is not race.winner or winner_too) and not copy.stopped and not copy.task.done():
+            copy.stopped = True
+            left[copy.task] = race.freed(copy)
+    for task, free in left.items():
         task.cancel()
-        task.add_done_callback(partial(ended_late, call))
+        task.add_done_callback(partial(ended_late, free))
     if left:
         forget_those_of_closed_loops()
         _lingering.update(left)
         await asyncio.wait(left, timeout=LOSERS_END_WITHIN)
-        race.lingers = any(call is race.call and not task.done() for task, call in left.items())
 
 
 def settle(race: Race, copy: Copy) -> None:
@@ -117,7 +117,6 @@ def settle(race: Race, copy: Copy) -> None:
 
 def abandon(race: Race) -> None:
     """Nobody runs what would have to be awaited: the call itself is thrown away, its event loop perhaps gone."""
-    race.stopped = True
     for copy in race.copies:
         if not copy.settled:
             copy.settled = True
@@ -126,10 +125,10 @@ def abandon(race: Race) -> None:
             copy.task.cancel()
 
 
-def ended_late(call: Call, task: asyncio.Future[Any]) -> None:
+def ended_late(free: Callable[[], None], task: asyncio.Future[Any]) -> None:
     """A copy that was cancelled has ended: what it has taken goes back, whatever it has brought."""
     _lingering.pop(task, None)
-    drop(call)
+    free()
     if not task.cancelled():
         task.exception()  # it has been seen
 
@@ -137,4 +136,4 @@ def ended_late(call: Call, task: asyncio.Future[Any]) -> None:
 def forget_those_of_closed_loops() -> None:
     """Copies that did not want to end before their event loop was closed: they never will."""
     for task in [task for task in _lingering if task.get_loop().is_closed()]:
-        drop(_lingering.pop(task))
+        _lingering.pop(task)()

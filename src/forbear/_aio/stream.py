@@ -11,11 +11,12 @@ from typing import Any
 
 from forbear._aio import driver
 from forbear._aio.admission import admit
-from forbear._aio.closing import close, here
+from forbear._aio.closing import close, close_inside, here
 from forbear._runtime.call import Plan
 from forbear._runtime.on_asyncio import arm
+from forbear._runtime.source import END, Source, to_iterate
 from forbear._runtime.steps import cancelled, is_awaitable, late
-from forbear._runtime.streaming import END, SENDS, Body, open_stream, to_iterate
+from forbear._runtime.streaming import SENDS, Body, open_stream
 from forbear._runtime.tickets import running_trio
 from forbear.errors import UsageError
 
@@ -25,7 +26,7 @@ Close = Callable[[Body, BaseException | None], Awaitable[None]]
 
 def guard(plan: Plan, fn: Callable[..., Any]) -> Callable[..., AsyncGenerator[Any]]:
     """`fn`, which opens a stream, under the plan: an async generator function."""
-    return driven(plan, fn, lambda: (advance, close))
+    return driven(plan, fn, lambda: (advance, close_inside))
 
 
 def driven(
@@ -53,23 +54,23 @@ def driven(
 
 async def advance(body: Body) -> list[Any]:
     """The chunks that go to the consumer next, whatever it takes. None come any more where `body.over`."""
-    before = body.enter()
+    before, source = body.enter(), body.source
     try:
         while True:
-            if body.chunks is None:
-                await begin(body)
+            if source.chunks is None:
+                await begin(source)
             try:
-                out = body.taken_in(await cut_after(body, step))
+                out = source.taken_in(await cut_after(source, step))
             except BaseException as caught:
-                if not await again(body, caught):
+                if not await again(source, caught):
                     raise
-                if not body.delivery.complete:
+                if not source.delivery.complete:
                     await here().pause_here(body.call)
                     continue
-                out = body.taken_in(END)
-            if body.over:
-                await close(body)
-            if out or body.over:
+                out = source.taken_in(END)
+            if source.over:
+                await close(source)
+            if out or source.over:
                 return out
     except BaseException as error:
         raise body.ended_with(error)  # it is the error itself, or has it as its cause
@@ -77,72 +78,72 @@ async def advance(body: Body) -> list[Any]:
         body.leave(before)
 
 
-async def begin(body: Body) -> None:
+async def begin(source: Source) -> None:
     """An attempt begins, once the guards let it through."""
-    if body.call.plan.gate is not None:
-        await admit(body.call, body.args, body.kwargs)
-    body.begin()
+    if source.call.plan.gate is not None:
+        await admit(source.call, source.args, source.kwargs)
+    source.begin()
 
 
-async def cut_after(body: Body, step: Callable[[Body], Awaitable[Any]]) -> Any:
+async def cut_after(source: Source, step: Callable[[Source], Awaitable[Any]]) -> Any:
     """What a step brings, unless the stream's clocks end it first."""
-    call, limit = body.call, body.limit()
+    call, limit = source.call, source.limit()
     if arm(call, limit, call.world.clock(), call.world):
-        result = await step(body)
+        result = await step(source)
         driver.finish(call)
         return result
     with running_trio().move_on_after(limit):
-        return await step(body)
+        return await step(source)
     raise late(call)
 
 
-async def step(body: Body) -> Any:
+async def step(source: Source) -> Any:
     """The next chunk, END behind the last one. The first step of an attempt opens the source."""
-    chunks = await open_source(body) if body.chunks is None else body.chunks
+    chunks = await open_source(source) if source.chunks is None else source.chunks
     try:
         return await chunks.__anext__()
     except StopAsyncIteration:
         return END
 
 
-async def open_source(body: Body) -> Any:
+async def open_source(source: Source) -> Any:
     """Awaits, enters and iterates what the function gives, whatever of these it needs. Gives the iterator."""
-    made = body.make()
+    made = source.make()
     if is_awaitable(made):
         made = await made
-    body.holds(made, "aclose", "close")
+    source.holds(made, "aclose", "close")
     if not hasattr(type(made), "__aiter__") and hasattr(type(made), "__aenter__"):
         leave = made.__aexit__
         made = await made.__aenter__()
-        body.entered(leave)
-        body.holds(made, "aclose")
+        source.entered(leave)
+        source.holds(made, "aclose")
     to_iterate(made, "__aiter__", "__iter__", "`for`, not `async for`")
-    body.chunks = chunks = made.__aiter__()
+    source.chunks = chunks = made.__aiter__()
     if chunks is not made:
-        body.holds(chunks, "aclose")
+        source.holds(chunks, "aclose")
     return chunks
 
 
-async def again(body: Body, caught: BaseException) -> bool:
+async def again(source: Source, caught: BaseException) -> bool:
     """The attempt has failed, or was cancelled. Whether the stream goes on all the same: another attempt follows, or
     what broke had come to its end before. The source is closed first.
     """
     if isinstance(caught, GeneratorExit):
-        body.abandoned()
+        source.abandoned()
     error: Exception | None = None
     told = True
     try:
-        error = driver.meaning(body.call, caught)
+        error = driver.meaning(source.call, caught)
         told = error is None
     finally:
         try:
-            await close(body, caught)
+            await close(source, caught)
         except BaseException:
             if not told:
-                cancelled(body.call, waiting=False)
+                cancelled(source.call, waiting=False)
             raise
     try:
-        complete = error is not None and body.delivery.complete
-        return complete or driver.decided(body.call, error, caught)
+        complete = error is not None and source.delivery.complete
+        return complete or driver.decided(source.call, error, caught)
     finally:
         del error, caught

@@ -7,6 +7,7 @@ Nothing that speaks against a copy ever ends one that is under way. How copies r
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextvars import Context
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from forbear._runtime.call import Call
 from forbear._runtime.passage import Hedge
 from forbear._runtime.scope import current
+from forbear._runtime.source import Source
 from forbear._runtime.steps import accept, follow, judged
 from forbear._runtime.telling import log_mistake, tell_attempt, tell_end
 from forbear._runtime.world import Clock
@@ -28,11 +30,12 @@ NEEDS_ASYNCIO = "hedging needs asyncio: its copies are tasks; under trio leave h
 class Copy:
     """One of the copies of an attempt. `call` is the call itself for the first one, else one of its own beside it.
 
-    answer: a future of what it brings; task: what makes it. settled: the guards have learned how it went. error: with
-    what it has failed. failure: what that means; None for a mistake in a caller's rule.
+    answer: a future of what it brings; task: what makes it; source: of a stream. settled: the guards have learned how
+    it went. stopped: it has been cancelled. error: with what it has failed. failure: what that means; None for a
+    mistake in a caller's rule.
     """
 
-    __slots__ = ("answer", "began_at", "call", "ended_at", "error", "failure", "settled", "task")
+    __slots__ = ("answer", "began_at", "call", "ended_at", "error", "failure", "settled", "source", "stopped", "task")
 
     def __init__(self, call: Call) -> None:
         self.call = call
@@ -42,14 +45,16 @@ class Copy:
         self.task: Any = None
         self.error: Exception | None = None
         self.failure: Failure | None = None
-        self.settled = False
+        self.source: Source | None = None
+        self.settled = self.stopped = False
 
 
 class Race:
     """All copies of one attempt of a call. `before` is the context in which the call began."""
 
     __slots__ = (
-        "_args", "_before", "_clock", "_delay", "_due_at", "call", "copies", "hedge", "lingers", "stopped", "winner",
+        "_args", "_before", "_clock", "_delay", "_due_at", "_suppressed", "call", "copies", "hedge",
+        "winner",
     )  # fmt: skip
 
     def __init__(self, call: Call, before: Context, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -62,8 +67,7 @@ class Race:
         self._due_at = math.inf
         self.copies: list[Copy] = []
         self.winner: Copy | None = None
-        self.stopped = False  # the copies that do not decide have been cancelled
-        self.lingers = False  # the first of them does not want to end
+        self._suppressed = False  # the copy that is due: it is counted once, however often it is looked at
 
     def first(self) -> Copy:
         """The first copy, which begins now."""
@@ -90,7 +94,8 @@ class Race:
             self._due_at = math.inf
             return None
         sent = self._sent(now)
-        self._count(sent=sent is not None, suppressed=sent is None)
+        self._count(sent=sent is not None, suppressed=sent is None and not self._suppressed)
+        self._suppressed = sent is None
         if sent is None:
             self._due_at = max(self._due_at, now + LOOK_AGAIN)
         return sent
@@ -167,9 +172,12 @@ class Race:
 
     def answered_too(self, copy: Copy, result: Any) -> None:
         """A copy that has answered in the same instant as the winner."""
+        if copy.source is not None:
+            self.left_behind(copy)
+            return
         copy.settled = True
         if copy.call.passage is not None:
-            copy.call.passage.succeeded(None if self.call.plan.stream is not None else result)
+            copy.call.passage.succeeded(result)
         tell_attempt(copy.call.plan, copy.call.run, "success", self._clock())
 
     def left_behind(self, copy: Copy) -> None:
@@ -179,7 +187,13 @@ class Race:
         latency = max(0.0, now - copy.began_at)
         self.hedge.ask(self._clock, lambda state, at: state.record(latency, at))
         self._count(wasted=latency)
-        tell_attempt(copy.call.plan, copy.call.run, "cancelled", now)
+        if copy.source is None or not copy.source.over:  # else it has told that it is complete
+            tell_attempt(copy.call.plan, copy.call.run, "cancelled", now)
+
+    def freed(self, copy: Copy) -> Callable[[], None]:
+        """What gives back all that a cancelled copy has taken, once it has ended; the call may go on meanwhile."""
+        passage = copy.call.passage
+        return _nothing if passage is None else passage.handed_over()
 
     def follows(self, copy: Copy) -> bool:
         """All have failed, or one for good, which is this one. Whether another attempt follows: see `follow`."""
@@ -202,8 +216,8 @@ class Race:
     def end(self) -> None:
         """Forgets the copies: their errors hold frames, and those hold us."""
         for copy in self.copies:
-            copy.task = copy.answer = copy.error = None
-            if copy.call is not self.call and copy is not self.winner:
+            copy.task = copy.answer = copy.error = copy.source = None
+            if copy.call is not self.call and not (copy is self.winner and self.call.plan.stream is not None):
                 copy.call.ended = True
         self.copies, self.winner = [], None
 
@@ -217,6 +231,10 @@ class Race:
             hedge.wasted += wasted
 
         hedge.ask(self._clock, count)
+
+
+def _nothing() -> None:
+    """There was nothing to give back."""
 
 
 def _beside(call: Call, now: float) -> Call:

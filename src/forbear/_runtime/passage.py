@@ -46,6 +46,10 @@ class Passage(Protocol):
         """The attempt has failed. `random` is in [0, 1). `cut`: it had less than an attempt's time, and used it up."""
         ...
 
+    def handed_over(self) -> Callable[[], None]:
+        """What the attempt has taken belongs to somebody else from now on, who gives it back by calling this."""
+        ...
+
     def stepped_out(self) -> None:
         """The attempt goes on, but what runs from here on, in this context, is no part of it."""
         ...

@@ -16,13 +16,13 @@ from forbear.core.policy import Policy
 _MAKES_A_MANAGER = ("contextmanager.<locals>.helper", "asynccontextmanager.<locals>.helper")
 
 
-def refuse(fn: Any) -> None:
+def refuse(fn: Any, form: str = "retry") -> None:
     """Raises TypeError, with the correction, for what can't be retried."""
     if inspect.iscoroutine(fn):
         fn.close()
         raise TypeError(
             "this coroutine has already been made and can run only once: pass the function, "
-            "as in retry(fetch) or retry(lambda: fetch(url))"
+            f"as in {form}(fetch) or {form}(lambda: fetch(url))"
         )
     if isinstance(fn, Policy):
         raise TypeError("a policy is given by name: retry(policy=...)")
@@ -30,8 +30,8 @@ def refuse(fn: Any) -> None:
         raise TypeError("put the decorator under @property, on the function itself")
     if not callable(fn):
         raise TypeError(
-            f"retry needs a function, not {type(fn).__name__}; options are given by name, as in "
-            "retry(fetch, max_attempts=3)"
+            f"{form} needs a function, not {type(fn).__name__}; options are given by name, as in "
+            f"{form}(fetch, max_attempts=3)"
         )
 
 
@@ -64,6 +64,13 @@ def name_of(fn: Any) -> str:
     return str(getattr(named, "__qualname__", type(named).__qualname__))
 
 
+def place_of(fn: Any) -> object:
+    """Where a function is written: the same for a lambda that is made anew for each call."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return _code(fn) or _code(getattr(fn, "__func__", None)) or (fn if isinstance(fn, type) else type(fn))
+
+
 def required_arguments(fn: Any) -> int:
     """How many positional arguments a plain function asks for; 0 for everything else."""
     if not inspect.isfunction(fn):
@@ -86,7 +93,7 @@ def _is_old_coroutine(fn: Any) -> bool:
 
 def check_call(fn: Any, form: str, *, takes_async: bool = True) -> None:
     """Raises TypeError, with the correction, where `fn` can't be called without arguments."""
-    refuse(fn)
+    refuse(fn, form)
     refuse_manager(fn)
     kind = makes_a_stream(fn)
     if kind is not None:

@@ -14,14 +14,16 @@ from typing import Any
 
 from forbear._runtime.call import Plan
 from forbear._runtime.scope import Scope, around, deadline_in, world_of
+from forbear._runtime.source import END
 from forbear._runtime.steps import is_awaitable
-from forbear._runtime.streaming import END
 from forbear._runtime.telling import log_mistake, tell
 from forbear._sync.driver import close
 from forbear.calls.callables import name_of
 from forbear.core.deadline import ends_at, tightened
 from forbear.core.events import FellBack
-from forbear.errors import RetryError, UsageError, given_up_by, type_name
+from forbear.errors import RetryError, StreamInterrupted, UsageError, given_up_by, type_name
+
+MOST_KEPT = 1_000  # chunks of a fallback's stream that an error remembers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,37 +55,57 @@ class Fallback:
             return False
 
     def _paid(self, plan: Plan) -> bool:
-        budget = getattr(plan.gate, "budget", None)
-        other = plan_in(self.answer)
-        same = budget is not None and other is not None and getattr(other.gate, "budget", None) is budget
-        return not same or budget.try_take()  # type: ignore[union-attr]  # it is not None where it is the same
+        budget, other = budget_of(plan), plan_in(self.answer)
+        same = budget is not None and other is not None and budget_of(other) is budget
+        return not same or choice_in(self.answer) is not None or bool(budget is not None and budget.try_take())
 
     def make(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any], plan: Plan) -> Any:
         """What it gives: a result, or what has to be awaited or iterated first."""
-        tell(plan, FellBack(call=plan.name, fallback=self.name, error_type=type_name(error)))
+        choice = None if isinstance(self.answer, functools.partial) else choice_in(self.answer)
+        if choice is not None:  # the one that is chosen pays, if it goes to the same service
+            return choice(budget_of(plan))(*args, **kwargs)
         if not callable(self.answer):
             return self.answer
         return self.answer(error) if plan_in(self.answer) is None else self.answer(*args, **kwargs)
 
+    def answered(self, error: Exception, plan: Plan) -> None:
+        """It has given an answer, or the first part of one."""
+        tell(plan, FellBack(call=plan.name, fallback=self.name, error_type=type_name(error)))
+
+
+def budget_of(plan: Plan) -> Any:
+    """The retry budget that the calls of a plan draw on; None without one."""
+    return getattr(plan.gate, "budget", None)
+
+
+def choice_in(function: Any) -> Callable[[Any], Callable[..., Any]] | None:
+    """What makes the function that `first_ready` has made anew, sparing a budget; None for any other function."""
+    return getattr(unwrapped(function), "__forbear_choice__", None)
+
 
 def plan_in(function: Any) -> Plan | None:
     """The plan of a function that forbear has made; None for any other."""
+    plan = getattr(unwrapped(function), "__forbear_plan__", None)
+    return plan if isinstance(plan, Plan) else None
+
+
+def unwrapped(function: Any) -> Any:
+    """The function that a partial calls."""
     while isinstance(function, functools.partial):
         function = function.func
-    plan = getattr(function, "__forbear_plan__", None)
-    return plan if isinstance(plan, Plan) else None
+    return function
 
 
 class Rest:
     """What is left of a call's time: it binds the calls that are made in the block."""
 
-    __slots__ = ("_at", "_scope", "_world")
+    __slots__ = ("_at", "_scope", "_since", "_world")
 
     def __init__(self, plan: Plan) -> None:
         outer = around()
         world = world_of(outer)
         self._world = world if plan.world is None else plan.world(world)
-        now = self._world.clock()
+        now = self._since = self._world.clock()
         self._at = tightened(ends_at(now, plan.policy.deadline), deadline_in(self._world, outer, now))
 
     def left(self) -> float:
@@ -110,10 +132,11 @@ def with_fallback(guarded: Callable[..., Any], plan: Plan, fallback: Fallback) -
                 raise
             with rest:
                 result = fallback.make(error, args, kwargs, plan)
-        if is_awaitable(result):
-            close(result)
-            raise UsageError("fallback is async, but this call is blocking: give it a plain function")
-        return result
+            if is_awaitable(result):
+                close(result)
+                raise UsageError("fallback is async, but this call is blocking: give it a plain function") from error
+            fallback.answered(error, plan)
+            return result
 
     return call
 
@@ -137,17 +160,17 @@ def with_fallback_stream(
         except Exception as error:
             if shown or not fallback.takes(error, plan):
                 raise
-            with rest:
-                made = fallback.make(error, args, kwargs, plan)
+            came = Came(fallback, plan, error)
         finally:
             chunks.close()
-        chunks = chunks_of(made)
+        with rest:
+            chunks = chunks_of(fallback.make(came.instead_of, args, kwargs, plan))
         try:
             while True:
-                with rest:
+                with came, rest:
                     chunk = next(chunks, END)
-                if chunk is END:
-                    return
+                if came.add(chunk) is END:
+                    return None
                 yield chunk
         finally:
             close(chunks)
@@ -155,10 +178,36 @@ def with_fallback_stream(
     return call
 
 
+class Came:
+    """What a fallback's stream has brought. In its block a failure after the first chunk is StreamInterrupted."""
+
+    def __init__(self, fallback: Fallback, plan: Plan, error: Exception) -> None:
+        self._fallback, self._plan, self.instead_of = fallback, plan, error
+        self._chunks: list[Any] = []
+        self._count = 0
+
+    def add(self, chunk: Any) -> Any:
+        """The chunk, or END, which goes to the consumer."""
+        if not self._count:
+            self._fallback.answered(self.instead_of, self._plan)
+        if chunk is not END:
+            self._count += 1
+            if self._count <= MOST_KEPT:
+                self._chunks.append(chunk)
+        return chunk
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self._count and isinstance(error, Exception) and not isinstance(error, StreamInterrupted):
+            raise StreamInterrupted(self._count, tuple(self._chunks), error)
+
+
 def chunks_of(made: Any) -> Any:
-    """The chunks of what a fallback gave: of something to iterate its items, else the thing itself."""
-    if is_awaitable(made) or (hasattr(type(made), "__aiter__") and not hasattr(type(made), "__iter__")):
+    """The chunks of what a fallback gave: of a list, a tuple, a generator or a stream; any other thing is one chunk."""
+    kind = type(made)
+    if is_awaitable(made) or (hasattr(kind, "__aiter__") and not hasattr(kind, "__iter__")):
         close(made)
         raise UsageError("fallback is async, but this stream is blocking: give it a plain function or generator")
-    single = isinstance(made, (str, bytes, dict)) or not hasattr(type(made), "__iter__")
-    return iter((made,) if single else made)
+    return iter(made if isinstance(made, (list, tuple)) or hasattr(kind, "__next__") else (made,))

@@ -6,14 +6,13 @@ loaded it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
-from forbear._runtime.call import Plan
 from forbear.calls.callables import is_coroutine_function
 from forbear.calls.reading import READER
 from forbear.core.hedge import HedgeSettings
-from forbear.core.validation import number
+from forbear.core.validation import number, seconds
 from forbear.upstream.guards import Guards
 from forbear.upstream.hedge import Hedge
 
@@ -55,33 +54,26 @@ def guards_of(options: Mapping[str, Any]) -> Guards | None:
     )
 
 
-def hedge_of(options: Mapping[str, Any]) -> Hedge | None:
-    """The hedge among the options. One that is given by its settings belongs to the service, if there is one."""
+def hedge_of(options: Mapping[str, Any], place: Hashable = None) -> Hedge | None:
+    """The hedge among the options. One that is given by its settings belongs to the service, if there is one; else to
+    the `place` of the program where a single call is written; else to this plan alone.
+    """
     given, upstream = options.get("hedge"), options.get("upstream")
     if given is None or given is False:
         return None
     if options.get("idempotent") is False:
         raise ValueError("hedge= sends the same request twice, and idempotent=False says that this does harm")
-    if isinstance(given, Hedge):
-        return given
     if isinstance(given, type):
         raise ValueError("hedge must be an object that keeps what it learns: write hedge=Hedge()")
-    settings = given if isinstance(given, HedgeSettings) else HedgeSettings(delay=None if given is True else given)
-    return Hedge.of(settings) if upstream is None else upstream.hedge_with(settings)
-
-
-def refuse_forgetful(plan: Plan, options: Mapping[str, Any], form: str) -> None:
-    """Raises ValueError for a single call whose hedge could only learn from calls that it has never seen."""
-    hedge = plan.hedge
-    if hedge is None or hedge.settings.delay is not None or isinstance(options.get("hedge"), Hedge):
-        return
-    if options.get("upstream") is None:
-        own = isinstance(options.get("hedge"), HedgeSettings)
-        seconds = "hedge(fn, delay=0.2)" if own else f"{form}(fn, hedge=0.2)"
-        raise ValueError(
-            f"this is one call, and its hedge has nothing to learn the delay from: give seconds, as in {seconds}, an "
-            "upstream=, or a Hedge() that you keep; or decorate a function"
-        )
+    if hasattr(given, "snapshot"):
+        return given  # type: ignore[no-any-return]
+    if isinstance(given, HedgeSettings):
+        settings = given
+    else:
+        settings = HedgeSettings(delay=None if given is True else seconds("hedge", given))
+    if upstream is not None:
+        return upstream.hedge_with(settings)  # type: ignore[no-any-return]
+    return Hedge.of(settings) if place is None else Hedge.at(place, settings)
 
 
 def refuse_hedge(options: Mapping[str, Any], form: str) -> None:

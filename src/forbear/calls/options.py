@@ -7,7 +7,7 @@ written.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -18,7 +18,7 @@ from forbear._runtime.world import REAL, Clock, Sleep, World
 from forbear.calls.callables import is_coroutine_function
 from forbear.calls.fallback import Fallback
 from forbear.calls.guarding import guards_of, hedge_of
-from forbear.calls.stream_options import STREAM_OPTIONS, Events, stream_settings
+from forbear.calls.stream_options import STREAM_OPTIONS, StreamOptions, stream_settings
 from forbear.classify.failures import Classifier, classify, is_retryable
 from forbear.classify.groups import with_origins
 from forbear.core.backoff import Backoff, Jitter
@@ -85,15 +85,8 @@ class Options(BlockOptions, total=False):
     fallback_on: Callable[[Exception], bool] | type[Exception] | tuple[type[Exception], ...] | None
 
 
-class StreamCallOptions(Options, total=False):
+class StreamCallOptions(Options, StreamOptions, total=False):
     """What `stream` takes besides `after_content`."""
-
-    events: Events | None
-    resume: Callable[..., Any] | None
-    hold_at_most: int
-    first_timeout: Seconds | None
-    gap_timeout: Seconds | None
-    total_timeout: Seconds | None
 
 
 class DecoratorOptions(StreamCallOptions, total=False):
@@ -117,7 +110,6 @@ _MEANT = {
     "wait": "backoff",
     "timeout": "attempt_timeout for one attempt, deadline for the whole call",
     "max_time": "deadline",
-    "total_timeout": "deadline",
     "initial": "base",
     "multiplier": "backoff=exponential(base, factor=...)",
     "concurrency": "upstream=Upstream(..., max_concurrency=...)",
@@ -142,10 +134,10 @@ _MEANT = {
 }
 
 
-def plan_of(name: str, options: Mapping[str, Any], *, stream: bool | None = False) -> Plan:
+def plan_of(name: str, options: Mapping[str, Any], *, stream: bool | None = False, place: Hashable = None) -> Plan:
     """The plan that the options describe. Raises TypeError for an unknown name, ValueError for a bad value.
 
-    `stream`: whether it is a stream's; None where that is not known yet.
+    `stream`: whether it is a stream's; None where that is not known yet. `place`: where a single call is written.
 
     Plans are frozen: the call form, which names its options anew each time, need not build one each time.
     """
@@ -154,7 +146,7 @@ def plan_of(name: str, options: Mapping[str, Any], *, stream: bool | None = Fals
             return _remembered(name, **options)
         except TypeError:  # what can't be hashed is no good value, and is told so below
             pass
-    return _plan_of(name, options, stream)
+    return _plan_of(name, options, stream, place)
 
 
 @lru_cache(maxsize=256, typed=True)
@@ -162,12 +154,13 @@ def _remembered(name: str, /, **options: Any) -> Plan:
     return _plan_of(name, options)
 
 
-def _plan_of(name: str, options: Mapping[str, Any], stream: bool | None = False) -> Plan:
+def _plan_of(name: str, options: Mapping[str, Any], stream: bool | None = False, place: Hashable = None) -> Plan:
     for option in options:
         if option not in _NAMES:
             raise TypeError(_unknown(option))
         if stream is False and option in STREAM_OPTIONS:
-            raise TypeError(f"{option}= is for streams: use stream(fn, ...), or decorate a generator function")
+            instead = "; for the whole call use deadline=" if option == "total_timeout" else ""
+            raise TypeError(f"{option}= is for streams: use stream(fn, ...), or decorate a generator function{instead}")
     hook, rejects = options.get("on_retry"), options.get("retry_if_result")
     for option, function in (("on_retry", hook), ("retry_if_result", rejects)):
         if function is not None and not callable(function):
@@ -186,7 +179,7 @@ def _plan_of(name: str, options: Mapping[str, Any], stream: bool | None = False)
         sleep=options.get("sleep"),
         listeners=listeners,
         gate=guards_of(options),
-        hedge=hedge_of(options),
+        hedge=hedge_of(options, place),
         stream=stream_settings(options, policy) if stream or not STREAM_OPTIONS.isdisjoint(options) else None,
     )
 

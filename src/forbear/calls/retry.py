@@ -15,11 +15,18 @@ from forbear._runtime.call import Call, Plan
 from forbear._runtime.steps import is_awaitable
 from forbear._sync import driver as blocking_driver
 from forbear.calls import blocking, stream
-from forbear.calls.callables import check_call, is_coroutine_function, makes_a_stream, name_of, refuse, refuse_manager
+from forbear.calls.callables import (
+    check_call,
+    is_coroutine_function,
+    makes_a_stream,
+    name_of,
+    place_of,
+    refuse,
+    refuse_manager,
+)
 from forbear.calls.decorate import Decorator, decorator
 from forbear.calls.fallback import Fallback, with_fallback
 from forbear.calls.fallback_async import with_fallback_async
-from forbear.calls.guarding import refuse_forgetful
 from forbear.calls.options import DecoratorOptions, Options, fallback_of, plan_of
 from forbear.errors import UsageError
 
@@ -52,7 +59,8 @@ def retry(fn: Any = None, /, **options: Any) -> Any:
     on_retry: called with a `RetryState` before each wait; sync or async; its own errors are only logged.
     reraise (False): raise the last error itself, with a note, instead of RetryError.
     hedge: sends a second copy of an attempt that is slow and takes the first answer: after so many seconds, or True: a
-        delay learned from the calls before, or a `Hedge`. Async functions only, under asyncio; see `hedge`.
+        delay learned from the calls before, or a `Hedge`. Async functions only, under asyncio; see `hedge`, which says
+        what the calls are that share it.
     fallback: what answers when the call is given up: a value; a function of the final error; or a function that forbear
         has made, of another `Upstream` perhaps, which gets the arguments of the call. It has the rest of the deadline.
     fallback_on: the errors that it answers, of the call or of its last attempt: a function, or exception classes. By
@@ -66,8 +74,7 @@ def retry(fn: Any = None, /, **options: Any) -> Any:
     if fn is None:
         return decorator(guard, options)
     check_call(fn, "retry")
-    plan = plan_of(name_of(fn), options)
-    refuse_forgetful(plan, options, "retry")
+    plan = plan_of(name_of(fn), options, place=place_of(fn))
     return guard_async(plan, fn, fallback_of(options))()
 
 
@@ -85,8 +92,7 @@ def retry_call(func: Any, /, *args: Any, retry_options: Options | None = None, *
     options: dict[str, Any] = {**(retry_options or {})}
     refuse(func)
     refuse_manager(func)
-    plan = plan_of(name_of(func), options, stream=makes_a_stream(func) is not None)
-    refuse_forgetful(plan, options, "retry_call")
+    plan = plan_of(name_of(func), options, stream=makes_a_stream(func) is not None, place=place_of(func))
     return guard(plan, func, fallback_of(options))(*args, **kwargs)
 
 
@@ -111,17 +117,19 @@ def guard_async(
 ) -> Callable[..., Any]:
     """A function that returns awaitables, under the asyncio driver. `begun` is a call that goes on there."""
     driver = asyncio_driver if plan.hedge is None else hedge_driver
-    guarded = driver.guard(plan, fn if is_coroutine_function(fn) else _awaitable_only(fn), begun)
+    guarded = driver.guard(
+        plan, fn if is_coroutine_function(fn) else _awaitable_only(fn, hedged=plan.hedge is not None), begun
+    )
     return guarded if fallback is None else with_fallback_async(guarded, plan, fallback)
 
 
-def _awaitable_only(fn: Callable[..., Any]) -> Callable[..., Any]:
+def _awaitable_only(fn: Callable[..., Any], *, hedged: bool) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         result = fn(*args, **kwargs)
         if not is_awaitable(result):
             raise UsageError(
                 f"{name_of(fn)} returned {type(result).__name__}, which can't be awaited: "
-                "use retry_sync for a blocking function"
+                + ("hedge= needs an async function" if hedged else "use retry_sync for a blocking function")
             )
         return result
 

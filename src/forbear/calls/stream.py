@@ -16,10 +16,9 @@ from forbear._aio import hedged_stream as hedged
 from forbear._aio import stream as aio
 from forbear._runtime.call import Plan
 from forbear.calls.blocking import guard_stream as guard_blocking
-from forbear.calls.callables import name_of, refuse, required_arguments
+from forbear.calls.callables import name_of, place_of, refuse, required_arguments
 from forbear.calls.fallback import Fallback
 from forbear.calls.fallback_async import with_fallback_stream_async
-from forbear.calls.guarding import refuse_forgetful
 from forbear.calls.options import StreamCallOptions, fallback_of, plan_of
 from forbear.core.stream import Restarted
 from forbear.errors import UsageError
@@ -31,10 +30,10 @@ Source = Iterable[T] | AbstractContextManager[Iterable[T]]
 
 
 class Stream(Generic[T_co]):
-    """The chunks of one stream: iterate it once, with `for` or `async for`. Leaving it early closes its source.
+    """The chunks of one stream: iterate it once, with `for` or `async for`.
 
-    With `async for ... break` the source is closed a moment later, when the stream is forgotten; `async with` around
-    it, or `await stream.aclose()`, closes it at once.
+    After a `break` the source is closed when the stream is forgotten: at once, or in async code a moment later, unless
+    a variable still holds it. `with` or `async with` around it, `close()` or `await aclose()`, close it at once.
     """
 
     def __init__(self, plan: Plan, fn: Callable[[], Any], fallback: Fallback | None) -> None:
@@ -146,11 +145,10 @@ def stream(fn: Callable[[], Any], /, **options: Any) -> Stream[Any]:
     The other options are those of `retry`, but `retry_if_result`. Blocking streams can't be cut while they are silent:
     give the client a read timeout. Raises what `retry` raises, and StreamInterrupted.
     """
-    refuse(fn)
+    refuse(fn, "stream")
     if required_arguments(fn):
         raise TypeError(f"stream(fn) calls fn without arguments: write stream(lambda: {name_of(fn)}(...))")
-    plan = plan_of(name_of(fn), options, stream=True)
-    refuse_forgetful(plan, options, "stream")
+    plan = plan_of(name_of(fn), options, stream=True, place=place_of(fn))
     return Stream(plan, fn, fallback_of(options))
 
 

@@ -12,16 +12,15 @@ from typing import Any, Literal, TypedDict
 from forbear.calls.callables import is_coroutine_function
 from forbear.classify.stream_events import StreamEvents
 from forbear.core.policy import Policy
-from forbear.core.stream import AfterContent, StreamSettings
+from forbear.core.stream import StreamSettings
 from forbear.core.validation import Seconds
 
 Events = StreamEvents | Literal["openai", "anthropic"]
 
 
 class StreamOptions(TypedDict, total=False):
-    """What a stream takes besides the options of `retry`."""
+    """What a stream takes besides the options of `retry` and `after_content`."""
 
-    after_content: AfterContent
     events: Events | None
     resume: Callable[..., Any] | None
     hold_at_most: int
@@ -30,7 +29,7 @@ class StreamOptions(TypedDict, total=False):
     total_timeout: Seconds | None
 
 
-STREAM_OPTIONS = frozenset(StreamOptions.__annotations__)
+STREAM_OPTIONS = frozenset(StreamOptions.__annotations__) | {"after_content"}
 _READY_MADE = {"openai": StreamEvents.openai(), "anthropic": StreamEvents.anthropic()}
 _BY_SHAPE = StreamEvents()
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from forbear.classify.attributes import attribute
+from forbear.classify.usage import usage_in
 from forbear.core.stream import Signal
 from forbear.errors import ErrorEvent
 
@@ -27,8 +28,8 @@ class StreamEvents:
     all others each one is content that is neither None nor an empty string.
 
     content: whether a chunk is part of the answer. ends: whether it is the last event of a stream that is complete;
-    a stream that ends without it has failed. error: the error that a chunk stands for, or None. text: what an error
-    should remember of a content instead of the chunk itself.
+    a stream that ends without it has failed. error: the error that a chunk stands for, or None; it takes the place of
+    what is known by shape. text: what an error should remember of a content instead of the chunk itself.
     reasoning: whether chunks that hold nothing but a model's reasoning are content, where chunks are known by shape.
     complete: whether a stream of known shape must have come to its proper end; True where `ends` is given.
 
@@ -60,9 +61,10 @@ class StreamEvents:
     def read(self, chunk: Any) -> Signal:
         """What a chunk means."""
         signal = shape_of(chunk, self.reasoning)
-        error = None if self.error is None else self.error(chunk)
-        if error is not None:
-            return signal._replace(error=error)
+        if not isinstance(chunk, (str, bytes)):
+            signal = signal._replace(usage=usage_in(chunk))
+        if self.error is not None:
+            signal = signal._replace(error=self.error(chunk))
         if self.content is not None:
             signal = signal._replace(content=bool(self.content(chunk)))
         if self.ends is not None:
@@ -81,8 +83,7 @@ def shape_of(chunk: Any, reasoning: bool = True) -> Signal:
         return _response(chunk, kind, reasoning)
     if isinstance(kind, str) and (kind in _MESSAGE or (kind in _DERIVED and _part(chunk, _DERIVED[kind]) is not None)):
         return _message(chunk, kind, reasoning)
-    failed = chunk.get("error") if isinstance(chunk, Mapping) else None
-    if kind == "error" or isinstance(failed, Mapping) or (failed and isinstance(failed, str) and len(chunk) == 1):
+    if _reports_a_failure(chunk, kind):
         return Signal(content=False, error=_error(chunk))
     return _completion(chunk, choices, reasoning) if isinstance(choices, (list, tuple)) else _CONTENT
 
@@ -161,6 +162,16 @@ def _message(event: Any, kind: str, reasoning: bool) -> Signal:
 
 
 # ---- errors ----------------------------------------------------------------------------------------------------------
+
+
+def _reports_a_failure(chunk: Any, kind: Any) -> bool:
+    """Whether it is an error event of these services. A row of data may have a field of that name, too."""
+    held = _part(chunk, "error")
+    if kind == "error":
+        return bool(held) or (_part(chunk, "code") is not None and _part(chunk, "message") is not None)
+    if not isinstance(chunk, Mapping) or not held or not isinstance(held, (str, Mapping)):
+        return False
+    return len(chunk) == 1 or (isinstance(held, Mapping) and "message" in held)
 
 
 def _error(event: Any) -> ErrorEvent:

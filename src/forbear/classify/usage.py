@@ -25,6 +25,7 @@ _PARTS = (
     ("inputTokens", "outputTokens"),
     ("prompt_eval_count", "eval_count"),
 )
+_NAMES = (*_TOTALS, *(name for names in _PARTS for name in names))
 
 
 def tokens_in(result: object) -> float | None:
@@ -39,6 +40,23 @@ def _tokens_in(result: object) -> float | None:
             total = _sum(usage)
             return _sum(_part(usage, "tokens")) if total is None else total
     return _sum(result)
+
+
+def usage_in(chunk: object) -> dict[str, float]:
+    """What a chunk of a stream says was used, by the names of its service; empty where it says nothing.
+
+    Anthropic names the input with the message that begins, OpenAI everything with the response that is complete.
+    """
+    return tried(_usage_in, chunk) or {}
+
+
+def _usage_in(chunk: object) -> dict[str, float]:
+    for owner in (chunk, _part(chunk, "message"), _part(chunk, "response")):
+        usage = None if owner is None or isinstance(owner, str) else _part(owner, "usage")
+        if usage is not None:
+            found = {name: _number(_part(usage, name)) for name in _NAMES}
+            return {name: amount for name, amount in found.items() if amount is not None}
+    return {}
 
 
 def limits_in(answer: object, now: float | None) -> tuple[Limit, ...]:

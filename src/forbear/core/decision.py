@@ -52,12 +52,15 @@ def decide(
     remaining: float,
     random: float,
     previous_delay: float | None = None,
+    rounds: int | None = None,
 ) -> Retry | Stop:
     """Retry or stop, after `completed_attempts` attempts (from 1) of which the last one failed.
 
     `remaining` is the time in seconds until the deadline (may be infinite), `random` a number in [0, 1],
-    `previous_delay` the call's last backoff wait. Raises ValueError for anything else, even where the answer would
-    be to stop. The driver must do exactly what the answer says, and must not wait where it is told to stop.
+    `previous_delay` the call's last backoff wait, `rounds` how many of the attempts came one after the other, where
+    copies of one ran at the same time: the backoff grows with these. Raises ValueError for anything else, even where
+    the answer would be to stop. The driver must do exactly what the answer says, and must not wait where it is told to
+    stop.
     """
     count("completed_attempts", completed_attempts)
     remaining, random = _not_negative("remaining", remaining), share("random", random)
@@ -66,7 +69,7 @@ def decide(
         return stop
     if previous_delay is not None:
         previous_delay = _not_negative("previous_delay", previous_delay)
-    backoff = policy.waits.delay(completed_attempts, random, previous_delay)
+    backoff = policy.waits.delay(completed_attempts if rounds is None else rounds, random, previous_delay)
     asked, source = _hint(policy, failure.retry_after, random)
     answer = _wait(policy, backoff, asked, source)
     if answer.delay + policy.minimum_attempt <= remaining and answer.delay < remaining:

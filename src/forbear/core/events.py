@@ -81,7 +81,7 @@ class CallEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FellBack:
-    """A call was given up, with an error of this type, and `fallback` answers in its place."""
+    """A call was given up, with an error of this type, and `fallback` has answered in its place."""
 
     call: str
     fallback: str

@@ -47,7 +47,7 @@ class Run:
     before it ended with, `pending` the failure that waits for its next attempt, `key` the idempotency key once one was
     asked for, `mistake` an error of the caller's own rule, which must leave as it is. `stream` is what a stream has
     delivered; None where the call is none. `copies`: how many more of the current attempt a hedge has sent; each has a
-    run of its own, `of` this one.
+    run of its own, `of` this one. `rounds` counts attempts without their copies.
     """
 
     __slots__ = (
@@ -64,6 +64,7 @@ class Run:
         "policy",
         "previous_delay",
         "previous_error",
+        "rounds",
         "started_at",
         "stream",
         "waited",
@@ -73,7 +74,7 @@ class Run:
         self.policy = policy
         self.started_at = self.attempt_at = started_at
         self.deadline_at = deadline_at
-        self.number = 1
+        self.number = self.rounds = 1
         self.copies = 0
         self.of: Run | None = None
         self.waited = 0.0
@@ -155,6 +156,7 @@ class Run:
             remaining=self.left(now),
             random=random,
             previous_delay=self.previous_delay,
+            rounds=self.rounds,
         )
         if answer == ATTEMPTS and self.left(now) <= 0:
             answer = DEADLINE  # both limits are met; that the time is gone is what a caller must know
@@ -191,6 +193,7 @@ class Run:
         self.waited += pending.answer.delay
         self.previous_error = pending.error
         self.number, self.copies = self.completed + 1, 0
+        self.rounds += 1
         self.attempt_at = now
 
     def given_up(

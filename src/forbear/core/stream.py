@@ -11,7 +11,7 @@ end early and look whole, and streams that only send signs of life.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -21,7 +21,7 @@ AfterContent = Literal["raise", "restart", "buffer", "resume"]
 MODES: tuple[AfterContent, ...] = ("raise", "restart", "buffer", "resume")
 MOST_HELD = 10_000  # chunks that wait to be handed over; an answer of an LLM has fewer
 MOST_KEPT = 1_000_000  # of what was delivered, that an error remembers: characters or bytes, and 20 for each of them
-_SIZE_OF_TEXT, _SIZE_OF_OBJECT = 20, 100  # a thing that is no text counts as 100
+_SIZE_OF_TEXT, _SIZE_OF_OBJECT = 20, 1_000  # a thing that is no text counts as 1,000
 
 Clock = Literal["first", "gap", "total", "deadline"]
 
@@ -67,6 +67,7 @@ class Signal(NamedTuple):
     late: it is a note that comes at the end of an answer, as its usage does; what ends a part is one too.
     error: the failure that it stands for; it is no chunk then.
     text: what an error should remember of it; None: the chunk itself.
+    usage: what it says was used of the service's limits, by the service's names.
     """
 
     content: bool = True
@@ -75,6 +76,7 @@ class Signal(NamedTuple):
     error: Exception | None = None
     text: object = None
     late: bool = False
+    usage: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +188,7 @@ class Delivery:
             return
         self.contents += 1
         kept = chunk if signal.text is None else signal.text
-        self._kept += _SIZE_OF_TEXT + len(kept) if isinstance(kept, (str, bytes)) else _SIZE_OF_OBJECT
+        self._kept += _SIZE_OF_TEXT + len(kept) if isinstance(kept, (str, bytes, bytearray)) else _SIZE_OF_OBJECT
         if self._kept <= MOST_KEPT or self.settings.after_content == "resume":
             self.delivered.append(kept)
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from forbear._runtime.call import Call
 from forbear._runtime.scope import around, world_of
 from forbear._runtime.world import Clock
 from forbear.core.rate import ONE, Cost, Limit, RateSettings
 from forbear.core.room import Place
-from forbear.upstream.cost import Tokens
+from forbear.upstream.cost import Tokens, tokens_of
 from forbear.upstream.counts import Counts
 from forbear.upstream.entrance import Entrance
 from forbear.upstream.way import Way
@@ -59,12 +59,18 @@ class Guards:
         """A way through for one call."""
         return Way(self, call)
 
-    def ready_in(self) -> float:
-        """Seconds until an attempt may begin, as far as that is known."""
-        return ready_in(self.entrance, self.breaker)
+    def ready_in(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
+        """Seconds until a call with these arguments may begin; infinite where somebody must leave first."""
+        if self.observe_only:
+            return 0.0
+        tokens = tokens_of(self.tokens, args, kwargs)
+        cost = ONE if self.rates is None else self.rates.cost(tokens)
+        return ready_in(self.entrance, self.breaker, cost, self.clock)
 
 
-def ready_in(entrance: Entrance[Cost, Place] | None, breaker: CircuitBreaker | None) -> float:
-    """Seconds until an attempt may begin behind these guards, as far as that is known."""
-    wait = 0.0 if entrance is None else entrance.on(world_of(around()).clock).time_of(ONE)
+def ready_in(
+    entrance: Entrance[Cost, Place] | None, breaker: CircuitBreaker | None, cost: Cost = ONE, clock: Clock | None = None
+) -> float:
+    """Seconds until an attempt of this cost may begin behind these guards; infinite where somebody must leave first."""
+    wait = 0.0 if entrance is None else entrance.on(clock or world_of(around()).clock).wait_of(cost)
     return max(wait, 0.0 if breaker is None else breaker.retry_in)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Never, TypeVar
 from weakref import WeakSet
@@ -18,10 +18,11 @@ from forbear._runtime.world import Clock
 from forbear.core.hedge import MAX_COPIES, MAX_EXTRA_LOAD, MIN_SAMPLES, HedgeSettings, Hedging
 from forbear.core.validation import Seconds, refuse_unknown
 
+MOST_PLACES = 1_000  # of the program where single calls with a hedge are written
 MOST_CLOCKS = 8  # whose states are kept: the real one and a few of tests
 R = TypeVar("R")
 # Names that users of other libraries try first.
-_MEANT = {
+MEANT = {
     "percentile": "max_extra_load (1 - percentile)",
     "quantile": "max_extra_load (1 - quantile)",
     "after": "delay",
@@ -49,7 +50,22 @@ class HedgeSnapshot:
     wasted: float
 
 
-class Hedge:
+class Totals:
+    """What a hedge has counted so far: see `HedgeSnapshot`."""
+
+    def __init__(self) -> None:
+        self.sent = self.won = self.suppressed = 0
+        self.wasted = 0.0
+
+    def add(self, other: Totals) -> None:
+        """Takes over what another one has counted."""
+        self.sent += other.sent
+        self.won += other.won
+        self.suppressed += other.suppressed
+        self.wasted += other.wasted
+
+
+class Hedge(Totals):
     """Sends a second copy of an attempt that is slow, and takes the answer that comes first.
 
     delay: seconds after which the copy is sent. By default it is learned: the time that only `max_extra_load` (0.05) of
@@ -70,7 +86,8 @@ class Hedge:
         min_samples: int = MIN_SAMPLES,
         **unknown: Never,
     ) -> None:
-        refuse_unknown("Hedge", unknown, _MEANT)
+        super().__init__()
+        refuse_unknown("Hedge", unknown, MEANT)
         self.settings = HedgeSettings(
             delay=delay,  # type: ignore[arg-type]  # it is made seconds there
             max_extra_load=max_extra_load,
@@ -79,9 +96,17 @@ class Hedge:
         )
         self._states: dict[Clock, Hedging] = {}
         self._lock = threading.Lock()
-        self.sent = self.won = self.suppressed = 0
-        self.wasted = 0.0
         _all.add(self)
+
+    @classmethod
+    def at(cls, place: Hashable, settings: HedgeSettings) -> Hedge:
+        """The one with these settings for all calls that are written at one place of the program."""
+        with _here:
+            hedge = _by_place.pop((place, settings), None) or _made_anew(settings)
+            _by_place[place, settings] = hedge
+            if len(_by_place) > MOST_PLACES:
+                del _by_place[next(iter(_by_place))]
+            return hedge
 
     @classmethod
     def of(cls, settings: HedgeSettings) -> Hedge:
@@ -132,10 +157,14 @@ def _made_anew(settings: HedgeSettings) -> Hedge:
 
 
 _all: WeakSet[Hedge] = WeakSet()
+_by_place: dict[tuple[Hashable, HedgeSettings], Hedge] = {}
+_here = threading.Lock()
 
 
 def _after_fork() -> None:
     """In a forked child a lock that another thread held at that moment would stay held for ever."""
+    global _here  # noqa: PLW0603
+    _here = threading.Lock()
     for hedge in tuple(_all):
         hedge._lock = threading.Lock()  # noqa: SLF001  # ours
 

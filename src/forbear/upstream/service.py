@@ -21,7 +21,7 @@ from forbear.core.concurrency import Concurrency
 from forbear.core.failure import Kind
 from forbear.core.hedge import HedgeSettings
 from forbear.core.learned_rate import LearnedRate
-from forbear.core.rate import PER_MINUTE, Cost, Limit, Rates, RateSettings
+from forbear.core.rate import ONE, PER_MINUTE, Cost, Limit, Rates, RateSettings
 from forbear.core.room import Place, Room
 from forbear.core.validation import Seconds, count, flag, number
 from forbear.upstream.breaker import CircuitBreaker
@@ -29,7 +29,7 @@ from forbear.upstream.budget import RetryBudget
 from forbear.upstream.counts import Counts
 from forbear.upstream.entrance import Entrance
 from forbear.upstream.guards import ready_in
-from forbear.upstream.hedge import Hedge
+from forbear.upstream.hedge import Hedge, Totals
 
 MOST_HEDGES = 100  # settings of hedges that are kept
 MOST_SCOPES = 1_000  # of `for_`: models, regions and tenants are few; a key that is a user's input must not fill memory
@@ -48,7 +48,7 @@ class UpstreamSnapshot:
     their deadline), unpaid (retries that the budget had no place for), shut_out (refused by the circuit): totals; with
     `observe_only`, what would have been.
     hedges: copies that were sent besides, hedges_won: those that answered first, hedges_wasted: seconds that losers had
-    worked when they were cancelled; of the hedges that this service keeps.
+    worked when they were cancelled; a `Hedge` that you hold yourself counts by itself.
     """
 
     name: str
@@ -106,6 +106,7 @@ class Service:
             self._room, strict=self.rates is not None and self.rates.strict_window is not None
         )
         self._hedges: dict[HedgeSettings, Hedge] = {}
+        self._forgotten = Totals()
         self._scopes: OrderedDict[Hashable, Self] = OrderedDict()
         self._lock = Lock()
         _all.add(self)
@@ -130,9 +131,12 @@ class Service:
         with self._lock:
             hedge = self._hedges.get(settings)
             if hedge is None:
+                hedge = Hedge.of(settings)
                 if len(self._hedges) >= MOST_HEDGES:  # settings that are made up anew for each call
-                    self._hedges.clear()
-                hedge = self._hedges[settings] = Hedge.of(settings)
+                    self._forgotten.add(self._hedges.pop(next(iter(self._hedges))))
+            else:
+                del self._hedges[settings]
+            self._hedges[settings] = hedge  # the one that was asked for last is the last
             return hedge
 
     def _forget_one(self) -> None:
@@ -142,11 +146,13 @@ class Service:
                 del self._scopes[key]
                 return
 
-    def ready_in(self) -> float:
-        """Seconds until an attempt may begin, as far as that is known: behind those who wait, after the pause that the
-        service has asked for, and when its circuit lets a trial through. 0: now.
+    def ready_in(self, tokens: float = 0.0) -> float:
+        """Seconds until an attempt that costs so many tokens may begin: behind those who wait, after the pause that the
+        service has asked for, and when its circuit lets a trial through. 0: now. Infinite: when another one has ended.
         """
-        return ready_in(self.entrance, self.breaker)
+        if self.observe_only:
+            return 0.0
+        return ready_in(self.entrance, self.breaker, ONE if self.rates is None else self.rates.cost(tokens))
 
     def reset(self) -> None:
         """Forgets what refusals have taught: the pause, the rate, the limit on concurrency; closes the breaker.
@@ -175,7 +181,7 @@ class Service:
         line = self.entrance.on(clock)
         facts: dict[str, Any] = line.act(lambda now: _facts_of(line.room, now))
         counts, budget = self.counts, self.budget
-        hedges = tuple(self._hedges.values())
+        hedges = (self._forgotten, *self._hedges.values())
         return UpstreamSnapshot(
             name=self.name,
             waiting=len(line),

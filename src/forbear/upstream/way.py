@@ -286,6 +286,13 @@ class Way:
             self._leave_breaker("neutral" if cut else guards.breaker.settings.verdict_of(failure))
         self._send_away_if_shut()
 
+    def handed_over(self) -> Callable[[], None]:
+        """What the attempt has taken belongs to somebody else from now on, who gives it back by calling this."""
+        other = Way(self.guards, self.call)
+        other.place, other.lease = self._take_place(), self.lease
+        self.lease = None
+        return other.dropped
+
     def stepped_out(self) -> None:
         """What runs from here on, in this context, is no part of the attempt."""
         if self.lease is not None:
