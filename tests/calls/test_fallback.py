@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from forbear import (
     retry,
     retry_call,
     retry_sync,
+    stream,
 )
 from forbear.core.events import CallEnded, FellBack
 from forbear.errors import UsageError
@@ -755,3 +757,241 @@ async def test_open_circuits_alone_are_asked_for_in_vain() -> None:
         with pytest.raises((CircuitOpenError, DeadlineExceeded)):
             await services.choose()
     assert services.asked == []
+
+
+# ---- one chunk, or many ------------------------------------------------------------------------------------------
+
+
+class Model:
+    """One chunk as libraries of models make it: its fields can be iterated, but it is no stream of them."""
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        yield "text", "sorry"
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+@pytest.mark.parametrize("given", ["itself", "by a function", "by an async function"])
+def test_a_chunk_whose_fields_can_be_iterated_is_one_chunk(given: str, blocking: bool) -> None:
+    chunk: Any = Model()
+
+    async def by_an_async_function(_: Exception) -> Model:
+        return chunk
+
+    fallbacks: dict[str, Any] = {
+        "itself": chunk, "by a function": lambda _: chunk, "by an async function": by_an_async_function
+    }  # fmt: skip
+
+    def source() -> Iterator[str]:
+        raise ConnectionError
+        yield ""
+
+    async def source_async() -> AsyncIterator[str]:
+        raise ConnectionError
+        yield ""
+
+    async def main() -> list[Any]:
+        return [one async for one in stream(source_async, max_attempts=1, fallback=fallbacks[given])]
+
+    with FakeTime():
+        if not blocking:
+            assert asyncio.run(main()) == [chunk]
+        elif given == "by an async function":
+            with pytest.raises(UsageError, match="fallback is async"):
+                list(stream(source, max_attempts=1, fallback=fallbacks[given]))
+        else:
+            assert list(stream(source, max_attempts=1, fallback=fallbacks[given])) == [chunk]
+
+
+# ---- one that is cut ---------------------------------------------------------------------------------------------
+
+
+def assert_cut(error: DeadlineExceeded, primary: Exception, *, attempts: int, elapsed: float, off: float) -> None:
+    """The error of a call whose fallback was cut says what the call itself had come to."""
+    assert error.attempts == attempts
+    assert error.last_error is primary
+    assert error.elapsed == pytest.approx(elapsed, abs=off)
+    assert isinstance(error.__cause__, RetriesExhausted)
+    assert error.__cause__.last_error is primary
+    assert error.reason == "deadline"
+
+
+async def test_one_that_is_cut_leaves_what_is_known_of_the_call(async_form: Form) -> None:
+    primary = ConnectionError("primary")
+
+    async def slow(_: Exception) -> None:
+        await asyncio.sleep(60)
+
+    with FakeTime() as clock, pytest.raises(DeadlineExceeded) as caught:
+        await async_form(
+            async_version(Flaky(then=primary)), max_attempts=2, backoff=[1.0], jitter="none", deadline=5, fallback=slow
+        )
+    assert clock.now == pytest.approx(5, abs=0.03)
+    assert_cut(caught.value, primary, attempts=2, elapsed=5, off=0.03)
+    assert caught.value.waited == pytest.approx(1.0)
+
+
+def test_so_it_does_under_trio() -> None:
+    primary = ConnectionError("primary")
+
+    async def fail() -> None:
+        raise primary
+
+    async def slow(_: Exception) -> None:
+        await trio.sleep(60)
+
+    async def main() -> None:
+        with pytest.raises(DeadlineExceeded) as caught:
+            await retry(fail, max_attempts=2, backoff=[0.0], deadline=0.1, fallback=slow)
+        assert_cut(caught.value, primary, attempts=2, elapsed=0.1, off=0.0999)
+
+    trio.run(main)
+
+
+# ---- told when it has answered -----------------------------------------------------------------------------------
+
+
+def names_of(events: list[Any]) -> list[tuple[str, str]]:
+    """The ends of calls and the fallbacks, in the order in which they were told."""
+    short = [(one, one.call.rpartition(".")[2]) for one in events if isinstance(one, (CallEnded, FellBack))]
+    return [(call, one.reason if isinstance(one, CallEnded) else one.fallback) for one, call in short]
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+def test_it_is_told_after_its_answer_and_named_by_all_that_it_chooses_between(blocking: bool) -> None:
+    primary, east, west = Upstream("primary"), Upstream("east", breaker=CircuitBreaker(1, 600)), Upstream("west")
+
+    def ask_east() -> str:
+        raise ConnectionError
+
+    def ask_west() -> str:
+        return "west"
+
+    def ask() -> str:
+        raise ConnectionError
+
+    def made(upstream: Upstream, fn: Callable[[], str], **options: Any) -> Any:
+        if blocking:
+            return upstream.retry_sync(max_attempts=1, **options)(fn)
+
+        @functools.wraps(fn)
+        async def asynchronous() -> str:
+            return fn()
+
+        return upstream.retry(max_attempts=1, **options)(asynchronous)
+
+    async def main() -> Any:
+        return await call()
+
+    choice = first_ready(made(east, ask_east), made(west, ask_west))
+    call = made(primary, ask, fallback=choice)
+    with FakeTime(), record_events() as events:
+        assert (call() if blocking else asyncio.run(main())) == "west"
+    told = names_of(list(events))
+    assert [name for name, _ in told] == ["ask", "ask_east", "ask_west", "ask"]
+    assert [what for _, what in told[:3]] == ["max_attempts", "max_attempts", "success"] or told[1][1] != "success"
+    assert told[2] == ("ask_west", "success")
+    assert told[3][1].startswith("first_ready(")
+    assert "ask_east" in told[3][1]
+    assert "ask_west" in told[3][1]
+
+
+def test_one_that_fails_itself_is_not_told(form: Form) -> None:
+    def broken(_: Exception) -> None:
+        raise ZeroDivisionError
+
+    with FakeTime(), record_events() as events, pytest.raises(ZeroDivisionError):
+        form(failing(), fallback=broken, max_attempts=1)
+    assert [type(event) for event in events if isinstance(event, FellBack)] == []
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+@pytest.mark.parametrize("fails", [True, False])
+def test_that_of_a_stream_is_told_with_its_first_chunk(fails: bool, blocking: bool) -> None:
+    def source() -> Iterator[str]:
+        raise ConnectionError
+        yield ""
+
+    async def source_async() -> AsyncIterator[str]:
+        raise ConnectionError
+        yield ""
+
+    told: list[int] = []
+
+    def plan_b(_: Exception) -> Iterator[str]:
+        told.append(fell())
+        if fails:
+            raise ZeroDivisionError
+        yield "a"
+        told.append(fell())
+        yield "b"
+
+    async def plan_b_async(error: Exception) -> AsyncIterator[str]:
+        for chunk in plan_b(error):
+            yield chunk
+
+    def fell() -> int:
+        return sum(isinstance(event, FellBack) for event in events)
+
+    async def main() -> list[str]:
+        return [one async for one in stream(source_async, max_attempts=1, fallback=plan_b_async)]
+
+    def use() -> list[str]:
+        return list(stream(source, max_attempts=1, fallback=plan_b)) if blocking else asyncio.run(main())
+
+    with FakeTime(), record_events() as events:
+        if fails:
+            with pytest.raises(ZeroDivisionError):
+                use()
+        else:
+            assert use() == ["a", "b"]
+    assert told == ([0] if fails else [0, 1])
+    assert fell() == (0 if fails else 1)
+
+
+# ---- what a choice pays ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+def test_a_choice_pays_for_the_same_service_and_for_no_other(blocking: bool) -> None:
+    budget = RetryBudget(initial=2, earned=0)
+    one, other = Upstream("one", budget=budget, adaptive=False), Upstream("other", breaker=CircuitBreaker(1, 600))
+    asked: list[str] = []
+    down: set[str] = set()
+
+    def asking(name: str) -> Callable[[], str]:
+        def ask() -> str:
+            asked.append(name)
+            if name in down:
+                raise ConnectionError
+            return name
+
+        return ask
+
+    def made(upstream: Upstream, fn: Callable[[], str], **options: Any) -> Any:
+        async def asynchronous() -> str:
+            return fn()
+
+        decorate = upstream.retry_sync if blocking else upstream.retry
+        return decorate(max_attempts=1, **options)(fn if blocking else asynchronous)
+
+    down.add("primary")
+    choice = first_ready(made(other, asking("other")), made(one, asking("same")))
+    call = made(one, asking("primary"), fallback=choice)
+
+    async def main() -> Any:
+        return await call()
+
+    def ask() -> Any:
+        return call() if blocking else asyncio.run(main())
+
+    with FakeTime():
+        assert ask() == "other"
+        assert budget.balance == 2.0
+        down.add("other")  # it fails, and from then on its circuit is open
+        assert ask() == "same"
+        assert budget.balance == 1.0
+        assert ask() == "same"
+        assert budget.balance == 0.0
+        with pytest.raises(RetryError):
+            ask()
+    assert asked == ["primary", "other", "primary", "other", "same", "primary", "same", "primary"]

@@ -17,7 +17,9 @@ from forbear import (
     CircuitOpenError,
     DeadlineExceeded,
     RetriesExhausted,
+    RetryError,
     Upstream,
+    current_deadline,
     deadline,
     first_ready,
     retry,
@@ -363,3 +365,179 @@ def test_a_rule_that_raises_for_a_stream_is_logged_too(caplog: pytest.LogCapture
         list(chunks())
     assert caught.value is error
     assert len(caplog.messages) == 1
+
+
+# ---- the time of each call ---------------------------------------------------------------------------------------
+
+
+def made(upstream: Upstream, fn: Callable[[], Any], blocking: bool, **options: Any) -> Any:
+    """A call of this service, with one attempt. What `fn` gives is awaited where it can be."""
+
+    async def asynchronous() -> Any:
+        result = fn()
+        return await result if asyncio.iscoroutine(result) else result
+
+    decorate = upstream.retry_sync if blocking else upstream.retry
+    return decorate(**{"max_attempts": 1, **options})(fn if blocking else asynchronous)
+
+
+def ask(choose: Any, blocking: bool) -> Any:
+    async def main() -> Any:
+        return await choose()
+
+    return choose() if blocking else asyncio.run(main())
+
+
+def opened(name: str, recovery: float, **options: Any) -> Upstream:
+    """A service whose circuit has just opened."""
+    upstream = Upstream(name, breaker=CircuitBreaker(1, recovery), **options)
+
+    def fail() -> None:
+        raise ConnectionError
+
+    with pytest.raises((RetriesExhausted, CircuitOpenError)):
+        upstream.retry_sync(fail, max_attempts=1)
+    return upstream
+
+
+def test_no_trial_is_waited_for_that_comes_after_the_calls_own_deadline(blocking: bool) -> None:
+    asked: list[str] = []
+    with FakeTime() as clock:
+        services = [opened(name, 600) for name in "ab"]
+        choose = first_ready(*(made(one, lambda: asked.append(""), blocking, deadline=2) for one in services))
+        with pytest.raises(DeadlineExceeded) as caught:
+            ask(choose, blocking)
+        assert clock.now == 0.0
+        assert caught.value.hint == min(one.ready_in() for one in services)
+        assert 0.8 * 600 <= caught.value.hint <= 1.3 * 600
+    assert asked == []
+
+
+def test_the_calls_own_deadline_counts_from_the_beginning_of_the_choice() -> None:
+    ended: list[float] = []
+
+    async def hang() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(clock.now)
+
+    async def main(choose: Any) -> None:
+        await choose()
+
+    with FakeTime() as clock:
+        late = opened("late", 10)
+        wait = late.ready_in()
+        choose = first_ready(made(late, hang, False, deadline=20))
+        with pytest.raises(RetryError):
+            asyncio.run(main(choose))
+        assert 8 <= wait <= 13
+        assert clock.now == pytest.approx(20)
+        assert ended == [pytest.approx(20)]
+
+
+def test_so_it_does_for_those_that_follow_one_that_has_given_up(blocking: bool) -> None:
+    left: list[float] = []
+
+    def slow() -> None:
+        clock.advance(6)
+        raise ConnectionError
+
+    def then() -> str:
+        rest = current_deadline()
+        assert rest is not None
+        left.append(rest.remaining())
+        return "answer"
+
+    with FakeTime() as clock:
+        choose = first_ready(
+            made(Upstream("a"), slow, blocking, deadline=10), made(Upstream("b"), then, blocking, deadline=10)
+        )
+        assert ask(choose, blocking) == "answer"
+    assert left == [pytest.approx(4)]
+
+
+def test_one_that_has_no_time_left_is_not_asked(blocking: bool) -> None:
+    def slow() -> None:
+        clock.advance(6)
+        raise ConnectionError("the first")
+
+    asked: list[str] = []
+    with FakeTime() as clock:
+        shut = opened("b", 10)
+        choose = first_ready(
+            made(Upstream("a"), slow, blocking, deadline=10),
+            made(shut, lambda: asked.append("b"), blocking, deadline=7),
+        )
+        with pytest.raises(RetriesExhausted) as caught:
+            ask(choose, blocking)
+        assert clock.now == 6.0
+        assert str(caught.value.last_error) == "the first"
+    assert asked == []
+
+
+# ---- who comes first ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tokens", [600, 300])
+def test_one_whose_tokens_are_used_up_comes_behind_one_that_has_some(blocking: bool, tokens: int) -> None:
+    with FakeTime() as clock:
+        services = [Upstream(name, tokens_per_minute=600, burst=600) for name in "ab"]
+        services[0].retry_sync(lambda: None, tokens=600)
+        choose = first_ready(
+            made(services[0], lambda: "a", blocking, tokens=tokens),
+            made(services[1], lambda: "b", blocking, tokens=tokens),
+        )
+        assert ask(choose, blocking) == "b"
+        assert clock.now == 0.0
+
+
+async def test_one_that_is_full_comes_behind_one_that_has_a_place_and_is_waited_for_alone() -> None:
+    with FakeTime() as clock:
+        full, free = Upstream("full", max_concurrency=1), Upstream("free")
+
+        async def slow() -> None:
+            await asyncio.sleep(3)
+
+        holding = asyncio.create_task(full.retry(slow))
+        await asyncio.sleep(1)
+        to_full = made(full, lambda: "full", False, deadline=10)
+        assert await first_ready(to_full, made(free, lambda: "free", False))() == "free"
+        assert clock.now == 1.0
+        assert await first_ready(to_full)() == "full"
+        assert clock.now == 3.0
+        await holding
+
+
+def test_one_that_only_observes_is_never_held_back(blocking: bool) -> None:
+    asked: list[str] = []
+    with FakeTime() as clock:
+        upstream = opened("a", 600, observe_only=True)
+        other = Upstream("b")
+        choose = first_ready(
+            made(upstream, lambda: asked.append("a"), blocking, deadline=2),
+            made(other, lambda: asked.append("b"), blocking),
+        )
+        ask(choose, blocking)
+        assert upstream.breaker is not None
+        upstream.breaker.force_open()
+        ask(choose, blocking)
+        assert (asked, clock.now) == (["a", "a"], 0.0)
+
+
+def test_one_that_was_opened_by_hand_is_skipped(blocking: bool) -> None:
+    asked: list[str] = []
+    with FakeTime() as clock:
+        shut, shut_for_now = Upstream("a", breaker=CircuitBreaker(1, 600)), opened("b", 10)
+        assert shut.breaker is not None
+        shut.breaker.force_open()
+        first = made(shut, lambda: asked.append("a"), blocking)
+        ask(first_ready(first, made(Upstream("c"), lambda: asked.append("c"), blocking)), blocking)
+        assert clock.now == 0.0
+        ask(first_ready(first, made(shut_for_now, lambda: asked.append("b"), blocking)), blocking)
+        assert 8 <= clock.now <= 13
+        now = clock.now
+        with pytest.raises(DeadlineExceeded):
+            ask(first_ready(first), blocking)
+        assert clock.now == now
+    assert asked == ["c", "b"]

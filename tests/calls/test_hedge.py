@@ -1296,3 +1296,110 @@ def test_an_answer_is_not_kept_alive() -> None:
         assert found() is None
 
     asyncio.run(main())
+
+
+# ---- calls that are written where they are made ------------------------------------------------------------------
+
+
+class Slow:
+    """Takes so many seconds for each request, and counts them."""
+
+    def __init__(self, seconds: float = 1.0) -> None:
+        self.seconds = seconds
+        self.requests = 0
+
+    async def __call__(self) -> None:
+        self.requests += 1
+        await asyncio.sleep(self.seconds)
+
+
+async def test_copies_of_calls_written_at_one_place_are_bounded_together_and_of_two_places_apart(
+    fake: FakeTime,
+) -> None:
+    one, other = Slow(), Slow()
+    for _ in range(200):
+        await hedge(lambda: one(), delay=0.01, **NO_LIMIT)  # noqa: PLW0108  # the lambda is the point
+    copies = one.requests - 200
+    assert SAVED <= copies <= SAVED + 0.05 * 200
+    for _ in range(10):
+        await hedge(lambda: other(), delay=0.01, **NO_LIMIT)  # noqa: PLW0108
+    assert other.requests == 20
+    for _ in range(20):
+        await hedge(lambda: one(), delay=0.01, **NO_LIMIT)  # noqa: PLW0108
+    assert one.requests == 200 + copies + 40  # with the same function, but written elsewhere
+
+
+async def test_calls_without_a_delay_learn_where_they_are_written(fake: FakeTime) -> None:
+    quick = Slow()
+
+    async def here() -> None:
+        await hedge(lambda: quick(), **NO_LIMIT)  # noqa: PLW0108  # the lambda is the point
+
+    async def there() -> None:
+        await hedge(lambda: quick(), **NO_LIMIT)  # noqa: PLW0108
+
+    for _ in range(100):
+        await here()
+    assert quick.requests == 100
+    quick.seconds = 9.0
+    await there()
+    assert quick.requests == 101
+    began = fake.now
+    await here()
+    assert quick.requests == 103
+    assert fake.now - began == pytest.approx(9.0)
+
+
+# ---- what stays of an attempt ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("winner", [1, 2])
+async def test_a_task_that_the_winner_has_started_is_in_no_attempt_once_the_call_is_over(
+    fake: FakeTime, winner: int
+) -> None:
+    seen: list[tuple[bool, bool]] = []
+    tasks: list[asyncio.Task[None]] = []
+
+    async def in_the_background() -> None:
+        for _ in range(2):
+            seen.append((current_attempt() is not None, current_deadline() is not None))
+            await asyncio.sleep(1)
+
+    async def fn() -> int:
+        attempt = current_attempt()
+        assert attempt is not None
+        if attempt.number == winner:
+            tasks.append(asyncio.create_task(in_the_background()))
+            await asyncio.sleep(0.01)
+            return attempt.number
+        await asyncio.sleep(9)
+        return 0
+
+    assert await hedge(fn, delay=0.1, deadline=30) == winner
+    assert current_attempt() is None
+    await asyncio.gather(*tasks)
+    assert seen == [(True, True), (False, False)]
+
+
+async def test_a_copy_that_was_due_counts_once_as_suppressed_however_often_it_is_looked_at(
+    fake: FakeTime, make: Make
+) -> None:
+    upstream, slow = make(max_concurrency=1, adaptive=False), Slow()
+    held = Hedge(0.01)
+    for count in range(1, 4):
+        await upstream.retry(slow, hedge=held)
+        assert (held.snapshot().sent, held.snapshot().suppressed) == (0, count)
+    assert slow.requests == 3
+
+
+async def test_waits_grow_by_rounds_whatever_number_the_copies_have(fake: FakeTime) -> None:
+    told: list[tuple[int, float]] = []
+    server = Server(then=(0.0, ConnectionError()))
+    with pytest.raises(RetriesExhausted) as caught:
+        await hedge(
+            server, delay=5.0, max_attempts=8, base=0.01, jitter="none",
+            on_retry=lambda state: told.append((state.attempt, round(state.delay, 9))),
+        )  # fmt: skip
+    assert told == [(1, 0.01), (3, 0.02), (5, 0.04)]
+    assert fake.sleeps == pytest.approx([0.01, 0.02, 0.04])
+    assert caught.value.attempts == 8

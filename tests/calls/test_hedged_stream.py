@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -27,9 +28,11 @@ from forbear import (
     Restarted,
     RetriesExhausted,
     RetryState,
+    StreamEvents,
     StreamInterrupted,
     Upstream,
     current_attempt,
+    current_deadline,
     retry,
     retry_call,
     stream,
@@ -1258,3 +1261,174 @@ def test_under_trio_it_is_told_what_to_do() -> None:
 
     with pytest.raises(RuntimeError, match="needs asyncio: its copies are tasks; under trio leave hedge= out"):
         trio.run(main)
+
+
+# ---- bodies that are over ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("winner", [1, 2])
+@pytest.mark.parametrize("end", ["exhausted", "broken", "closed"])
+async def test_one_that_is_over_frees_its_function_and_arguments_without_the_collector(
+    fake: FakeTime, end: str, winner: int
+) -> None:
+    async def use() -> list[weakref.ref[Any]]:
+        big = Big()
+
+        async def source(given: Big) -> AsyncGenerator[str]:
+            attempt = current_attempt()
+            assert attempt is not None
+            await asyncio.sleep(9 if attempt.number < winner else 0)
+            yield "a"
+            if end == "broken":
+                raise ConnectionError
+            yield "b"
+
+        body = retry(hedge=0.1)(source)(big)
+        assert await anext(body) == "a"
+        if end == "closed":
+            await body.aclose()
+        elif end == "broken":
+            with pytest.raises(StreamInterrupted):
+                await anext(body)
+        else:
+            assert [chunk async for chunk in body] == ["b"]
+        return [weakref.ref(big), weakref.ref(source)]
+
+    gc.collect()
+    gc.disable()
+    try:
+        found = await use()
+        await asyncio.sleep(0)
+        assert [one() for one in found] == [None, None]
+    finally:
+        gc.enable()
+
+
+class Big:
+    """Something that a stream was given."""
+
+
+@pytest.mark.parametrize("number", [2, 3])
+async def test_the_collector_leaves_a_later_attempt_its_scope_and_its_place(
+    fake: FakeTime, make: Make, number: int
+) -> None:
+    upstream = make(max_concurrency=5, adaptive=False)
+    seen: list[tuple[Any, ...]] = []
+
+    def look() -> tuple[Any, ...]:
+        attempt, left = current_attempt(), current_deadline()
+        return attempt and attempt.number, left and round(left.remaining() + fake.now, 6), upstream.snapshot().in_flight
+
+    async def source() -> AsyncGenerator[str]:
+        attempt = current_attempt()
+        assert attempt is not None
+        if attempt.number < number:
+            raise ConnectionError
+        for chunk in ("", "a", "b"):  # the first one comes while the race is on
+            await asyncio.sleep(0.01)
+            seen.append(look())
+            gc.collect()
+            seen.append(look())
+            yield chunk
+
+    chunks, error = await played(upstream.stream(source, hedge=Hedge(5.0), max_attempts=6, deadline=60, **QUICK))
+    assert (chunks, error) == (["", "a", "b"], None)
+    assert seen == [(number, 60.0, 1)] * 6
+
+
+@pytest.mark.parametrize("winner", [1, 2])
+async def test_a_context_manager_is_left_each_time_a_stream_is_read_to_its_end(fake: FakeTime, winner: int) -> None:
+    entered: list[int] = []
+    left: list[int] = []
+
+    @asynccontextmanager
+    async def connected() -> AsyncIterator[AsyncIterator[str]]:
+        attempt = current_attempt()
+        assert attempt is not None
+        entered.append(attempt.number)
+        try:
+            yield chunks(attempt.number)
+        finally:
+            left.append(attempt.number)
+
+    async def chunks(number: int) -> AsyncIterator[str]:
+        await asyncio.sleep(9 if number < winner else 0)
+        yield "a"
+        yield "b"
+
+    for count in range(1, 21):
+        assert await played(stream(connected, hedge=Hedge(0.1))) == (["a", "b"], None)
+        assert (len(entered), sorted(left)) == (count * winner, sorted(entered))
+        assert len(asyncio.all_tasks()) == 1
+
+
+async def test_one_that_lingers_over_a_restart_gives_back_its_own_place_and_no_other(
+    fake: FakeTime, make: Make
+) -> None:
+    upstream = make(max_concurrency=5, adaptive=False)
+    running: set[int] = set()
+    short: list[tuple[int, int]] = []
+    lingered: list[int] = []
+
+    async def source() -> AsyncGenerator[str]:
+        attempt = current_attempt()
+        assert attempt is not None
+        running.add(attempt.number)
+        try:
+            if attempt.number == 1:
+                try:
+                    await asyncio.sleep(10)
+                except asyncio.CancelledError:
+                    await asyncio.sleep(0.6)
+                    lingered.extend(running)
+                    raise
+            yield "a"
+            if attempt.number == 2:
+                raise ConnectionError
+            await asyncio.sleep(1)
+            yield "b"
+        finally:
+            running.discard(attempt.number)
+
+    async def watch() -> None:
+        while True:
+            taken = upstream.snapshot().in_flight
+            if taken < len(running):
+                short.append((taken, len(running)))
+            await asyncio.sleep(0.005)
+
+    watching = asyncio.create_task(watch())
+    chunks, error = await played(
+        upstream.stream(source, hedge=Hedge(0.05), after_content="restart", backoff=[0.01], jitter="none")
+    )
+    await asyncio.sleep(1)
+    watching.cancel()
+    await asyncio.wait([watching])
+    assert (chunks, error) == (["a", Restarted(attempt=3, discarded=1), "a", "b"], None)
+    assert lingered == [1, 3]
+    assert (short, running) == ([], set())
+    assert upstream.snapshot().in_flight == 0
+
+
+@pytest.mark.parametrize("winner", [1, 2])
+@pytest.mark.parametrize("rule", ["content", "ends", "text", "error"])
+async def test_a_mistake_in_a_rule_leaves_as_it_is_and_is_no_failure_of_the_service(
+    fake: FakeTime, make: Make, rule: str, winner: int
+) -> None:
+    class Mistake(TimeoutError):
+        """Looks like a failure of the service."""
+
+    def broken(_: object) -> Any:
+        raise Mistake
+
+    rules: dict[str, Any] = {rule: broken}
+    upstream = make(max_concurrency=5, adaptive=False, breaker=CircuitBreaker(1))
+    source = Source([Wait(9 if winner == 2 else 0), "a", "b"], ["a", "b"])
+    options: dict[str, Any] = {"hedge": Hedge(0.1), "events": StreamEvents(**rules), "max_attempts": 4}
+    chunks, error = await played(upstream.stream(source.chunks, **options))
+    assert (chunks, type(error)) == ([], Mistake)
+    assert source.opened == sorted(source.closed) == list(range(1, winner + 1))
+    snapshot = upstream.snapshot()
+    assert snapshot.breaker is not None
+    assert (snapshot.breaker.state, snapshot.breaker.openings) == ("closed", 0)
+    assert (snapshot.failures, snapshot.successes) == ({}, 0)

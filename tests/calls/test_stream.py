@@ -15,6 +15,7 @@ import pickle
 import threading
 import tracemalloc
 import warnings
+import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -1688,3 +1689,221 @@ async def test_streams_that_were_read_and_left_leave_nothing_behind() -> None:
     await some(200)
     gc.collect()
     assert len(gc.get_objects()) - before < 100
+
+
+class Big:
+    """Something that a stream was given, or that its source holds."""
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def ending(end: str) -> None:
+    """What a source does behind its first chunk."""
+    if end == "broken":
+        raise ConnectionError
+
+
+@pytest.mark.parametrize("decorated", [True, False])
+@pytest.mark.parametrize("end", ["exhausted", "broken", "closed"])
+@pytest.mark.usefixtures("no_collector")
+def test_a_blocking_stream_that_is_over_frees_its_function_and_arguments_at_once(end: str, decorated: bool) -> None:
+    def use() -> list[weakref.ref[Any]]:
+        big = Big()
+
+        def source(given: Big) -> Iterator[str]:
+            yield "a"
+            ending(end)
+            yield "b"
+
+        body: Any = retry_sync()(source)(big) if decorated else stream(functools.partial(source, big))
+        assert next(body) == "a"
+        if end == "closed":
+            body.close()
+        elif end == "broken":
+            with pytest.raises(StreamInterrupted):
+                next(body)
+        else:
+            assert list(body) == ["b"]
+        return [weakref.ref(big), weakref.ref(source)]
+
+    assert [one() for one in use()] == [None, None]
+
+
+@pytest.mark.parametrize("decorated", [True, False])
+@pytest.mark.parametrize("end", ["exhausted", "broken", "closed"])
+@pytest.mark.usefixtures("no_collector")
+async def test_so_does_an_async_one(end: str, decorated: bool) -> None:
+    async def use() -> list[weakref.ref[Any]]:
+        big = Big()
+
+        async def source(given: Big) -> AsyncIterator[str]:
+            yield "a"
+            ending(end)
+            yield "b"
+
+        body: Any = retry()(source)(big) if decorated else stream(functools.partial(source, big))
+        assert await anext(body) == "a"
+        if end == "closed":
+            await body.aclose()
+        elif end == "broken":
+            with pytest.raises(StreamInterrupted):
+                await anext(body)
+        else:
+            assert [chunk async for chunk in body] == ["b"]
+        return [weakref.ref(big), weakref.ref(source)]
+
+    found = await use()
+    await asyncio.sleep(0)
+    assert [one() for one in found] == [None, None]
+
+
+def test_large_chunks_that_are_no_text_are_not_all_remembered() -> None:
+    size = 1_000_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(StreamInterrupted) as caught:
+            for _ in stream(lambda: itertools.chain((bytearray(size) for _ in range(300)), map(failing, [1]))):
+                pass
+        assert tracemalloc.get_traced_memory()[1] < 10 * size
+    finally:
+        tracemalloc.stop()
+    assert caught.value.contents == 300
+    assert len(caught.value.delivered) < 10
+
+
+# ---- mistakes in what tells the meaning of a chunk -------------------------------------------------------------------
+
+
+class Mistake(TimeoutError):
+    """A mistake of the caller's own that looks like a failure of the service."""
+
+
+def mistaken(rule: str, at: int = 1) -> StreamEvents:
+    """Events with a rule that fails at the chunk with this number."""
+    asked = itertools.count(1)
+
+    def broken(_: object) -> Any:
+        if next(asked) == at:
+            raise Mistake
+        return None if rule in ("error", "text") else rule == "content"
+
+    rules: dict[str, Any] = {rule: broken}
+    return StreamEvents(**rules)
+
+
+@pytest.mark.parametrize("rule", ["content", "ends", "text", "error"])
+def test_a_mistake_in_a_rule_leaves_as_it_is_and_is_no_failure_of_the_service(play: Play, rule: str) -> None:
+    service = Upstream("service", max_concurrency=1, breaker=CircuitBreaker(1, 10.0))
+    source = Source(["a", "b"])
+    played = play(source, upstream=service, events=mistaken(rule), max_attempts=3)
+    assert (played.chunks, type(played.error), played.now) == ([], Mistake, 0.0)
+    assert (source.opened, source.closed) == (1, 1)
+    snapshot = service.snapshot()
+    assert snapshot.breaker is not None
+    assert (snapshot.breaker.state, snapshot.breaker.calls, snapshot.breaker.openings) == ("closed", 0, 0)
+    assert (snapshot.failures, snapshot.successes) == ({}, 0)
+    assert at_rest(service)
+
+
+@pytest.mark.parametrize("mode", ["raise", "restart"])
+@pytest.mark.parametrize("rule", ["content", "ends", "text", "error"])
+def test_after_content_it_interrupts_and_is_no_failure_of_the_service_either(play: Play, rule: str, mode: str) -> None:
+    service = Upstream("service", max_concurrency=1, breaker=CircuitBreaker(1, 10.0))
+    source = Source(["a", "b"])
+    played = play(source, upstream=service, events=mistaken(rule, at=2), max_attempts=3, after_content=mode)
+    assert (played.chunks, type(played.error), played.now) == (["a"], StreamInterrupted, 0.0)
+    assert played.error is not None
+    assert type(played.error.__cause__) is Mistake
+    assert (source.opened, source.closed) == (1, 1)
+    snapshot = service.snapshot()
+    assert snapshot.breaker is not None
+    assert (snapshot.breaker.state, snapshot.failures) == ("closed", {})
+    assert at_rest(service)
+
+
+# ---- closing, from the inside ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("end", ["closed", "exhausted", "broken"])
+def test_an_interrupt_in_one_close_leaves_once_all_else_is_closed(end: str, interrupt: type[BaseException]) -> None:
+    closed: list[str] = []
+
+    class Inner:
+        def __init__(self) -> None:
+            self.steps = iter(["a"] if end == "exhausted" else ["a", "b"])
+
+        def __iter__(self) -> Inner:
+            return self
+
+        def __next__(self) -> str:
+            chunk = next(self.steps)
+            if end == "broken" and chunk == "b":
+                raise ConnectionError
+            return chunk
+
+        def close(self) -> None:
+            closed.append("inner")
+            raise interrupt
+
+    class Outer:
+        def __iter__(self) -> Inner:
+            return Inner()
+
+        def close(self) -> None:
+            closed.append("outer")
+
+    body: Any = stream(Outer)
+    assert next(body) == "a"
+    with pytest.raises(interrupt):
+        body.close() if end == "closed" else next(body)
+    assert closed == ["inner", "outer"]
+
+
+def test_a_source_that_its_consumer_closes_ends_inside_its_attempt(play: Play) -> None:
+    seen: list[Any] = []
+
+    class Seeing(Source):
+        def note_the_end(self) -> None:
+            attempt, left = current_attempt(), current_deadline()
+            seen.append((attempt and attempt.number, left is not None))
+
+        def blocking(self, *arguments: Any) -> Generator[Any, None, str]:
+            try:
+                yield from ("a", "b")
+            finally:
+                self.note_the_end()
+            return "returned"
+
+        async def asynchronous(self, *arguments: Any) -> AsyncGenerator[Any]:
+            try:
+                yield "a"
+                yield "b"
+            finally:
+                self.note_the_end()
+
+    played = play(Seeing([]), take=1, after=lambda: seen.append(current_attempt()))
+    assert (played.chunks, played.error) == (["a"], None)
+    assert seen == [(1, True), None]
+
+
+# ---- what is taken for something else --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", [retry, retry_sync])
+def test_a_limit_of_streams_for_a_single_call_names_the_one_of_calls(form: Any) -> None:
+    with pytest.raises(TypeError, match=r"total_timeout= is for streams: .*for the whole call use deadline="):
+        form(lambda: None, total_timeout=3)
+
+
+async def test_a_generator_instead_of_a_function_is_told_in_terms_of_streams() -> None:
+    for given in (ab_async(), ab()):
+        with pytest.raises(TypeError, match=r"stream needs a function, not .*generator; .* stream\(") as caught:
+            stream(given)  # type: ignore[call-overload]
+        assert "retry(" not in str(caught.value)

@@ -509,3 +509,15 @@ def test_before_the_first_content_the_consumers_own_time_does_not_count_either()
     body.received(*PING, 1, 101.0)
     body.received(*PING, 1, 102.0)  # more than may be held: handed over
     assert (body.limit(150.0, FAR), body.cut_by) == (8.0, "first")
+
+
+def test_a_copy_of_an_attempt_knows_what_was_delivered_and_changes_nothing_of_it() -> None:
+    body = delivery("resume")
+    take(body, A, B)
+    copy = body.fork()
+    copy.begin(0.0)
+    assert copy.resuming
+    assert (copy.shown, copy.contents, copy.delivered) == (2, 2, ["a", "b"])
+    take(copy, C, attempt=2)
+    assert copy.delivered == ["a", "b", "c"]
+    assert (body.shown, body.contents, body.delivered) == (2, 2, ["a", "b"])
