@@ -71,10 +71,12 @@ class StreamInterrupted(Exception):
     def __init__(self, contents: int, delivered: tuple[Any, ...] = (), cause: BaseException | None = None) -> None:
         parts = "1 content was" if contents == 1 else f"{contents} contents were"
         why = "" if cause is None else f" by {type_name(cause)}"
-        super().__init__(
-            f"the stream was interrupted{why} after {parts} delivered; what came is in .delivered; to go on instead, "
-            "see after_content='restart', 'buffer' and 'resume'"
+        told = (
+            ""
+            if isinstance(cause, (RetryError, UsageError))
+            else ("; to recover from what may pass: after_content='restart' or 'buffer', or resume=function")
         )
+        super().__init__(f"the stream was interrupted{why} after {parts} delivered; what came is in .delivered{told}")
         self.contents = contents
         self.delivered = delivered
         self.__cause__ = cause

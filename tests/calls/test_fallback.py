@@ -19,6 +19,7 @@ from forbear import (
     RetriesExhausted,
     RetryBudget,
     RetryError,
+    StreamInterrupted,
     Upstream,
     attempts,
     current_deadline,
@@ -729,7 +730,8 @@ async def unguarded() -> None: ...
     [
         ((), "takes one or more functions"),
         ((unguarded,), r"unguarded is no call of an Upstream: decorate it with upstream\.retry"),
-        ((1,), "no call of an Upstream"),
+        ((1,), "takes functions one by one, not int"),
+        (([unguarded],), "takes functions one by one, not list"),
         ((retry(max_attempts=1)(unguarded),), "no call of an Upstream"),
         ((Upstream("a").retry()(unguarded), Upstream("b").retry_sync()(lambda: 1)), "all of them async or all"),
     ],
@@ -995,3 +997,42 @@ def test_a_choice_pays_for_the_same_service_and_for_no_other(blocking: bool) -> 
         with pytest.raises(RetryError):
             ask()
     assert asked == ["primary", "other", "primary", "other", "same", "primary", "same", "primary"]
+
+
+@pytest.mark.parametrize("partial", [False, True])
+@pytest.mark.parametrize("choice", [False, True])
+def test_a_partial_of_what_goes_to_the_same_service_pays_as_that_itself(choice: bool, partial: bool) -> None:
+    budget = RetryBudget(initial=1, earned=0)
+    one = Upstream("one", budget=budget, adaptive=False)
+    same: Any = one.retry_sync(max_attempts=1)(lambda: "same")
+    fallback = first_ready(same) if choice else same
+    with FakeTime():
+        answer = one.retry_sync(
+            failing(), max_attempts=1, fallback=functools.partial(fallback) if partial else fallback
+        )
+        assert answer == "same"
+        assert budget.balance == 0.0
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_fallback_stream_that_is_cut_leaves_what_is_known_of_the_call(begun: bool) -> None:
+    primary = ConnectionError("primary")
+
+    async def source() -> AsyncIterator[str]:
+        raise primary
+        yield ""
+
+    async def slow(_: Exception) -> AsyncIterator[str]:
+        if begun:
+            yield "a"
+        await asyncio.sleep(60)
+        yield "b"
+
+    chunks: list[str] = []
+    with FakeTime(), pytest.raises(StreamInterrupted if begun else DeadlineExceeded) as caught:
+        async for chunk in stream(source, max_attempts=2, backoff=[1.0], jitter="none", deadline=5, fallback=slow):
+            chunks.append(chunk)  # noqa: PERF401  # they are needed after the error too
+    error = caught.value.__cause__ if begun else caught.value
+    assert chunks == ["a"] * begun
+    assert isinstance(error, DeadlineExceeded)
+    assert_cut(error, primary, attempts=2, elapsed=5, off=0.03)

@@ -428,7 +428,7 @@ def test_the_calls_own_deadline_counts_from_the_beginning_of_the_choice() -> Non
     with FakeTime() as clock:
         late = opened("late", 10)
         wait = late.ready_in()
-        choose = first_ready(made(late, hang, False, deadline=20))
+        choose = first_ready(made(late, hang, False, deadline=20, attempt_timeout=None))
         with pytest.raises(RetryError):
             asyncio.run(main(choose))
         assert 8 <= wait <= 13

@@ -1107,7 +1107,7 @@ AnyHedge: Any = Hedge
         (lambda: hedge(no_arguments, hedge=0.1), TypeError, "has a hedge already"),
         (lambda: hedge(hedge=Hedge()), TypeError, r"or hedge=Hedge\(\.\.\.\) to retry"),
         (lambda: any_retry(hedge=-1), ValueError, "hedge is -1"),
-        (lambda: any_retry(hedge="fast"), ValueError, "hedge must be a number, not str"),
+        (lambda: any_retry(hedge="fast"), ValueError, r"hedge must be seconds, True or a Hedge\(\.\.\.\), not str"),
         (lambda: any_retry(hedge_delay=0.1), TypeError, r"use hedge \(seconds\)"),
         (lambda: AnyHedge(percentile=95), TypeError, r"use max_extra_load \(1 - percentile\)"),
         (lambda: AnyHedge(max_hedges=1), TypeError, r"use max_copies"),

@@ -39,6 +39,7 @@ from forbear import (
 )
 from forbear._runtime.scope import current
 from forbear.core.events import AttemptEnded, CallEnded, Event
+from forbear.core.hedge import SAVED
 from forbear.errors import UsageError
 from forbear.testing import FakeTime, record_events
 
@@ -404,8 +405,8 @@ async def test_each_copy_has_its_own_time_to_the_first_content(fake: FakeTime) -
 @pytest.mark.parametrize(
     ("options", "cut_at", "said"),
     [
-        ({"gap_timeout": 1.0}, 1.6, "attempt 2 brought no content for gap_timeout=1 s; 1 contents had come"),
-        ({"total_timeout": 3.0}, 3.5, "attempt 2 took longer than total_timeout=3 s; 1 contents had come"),
+        ({"gap_timeout": 1.0}, 1.6, "attempt 2 brought no content for gap_timeout=1 s; 1 content had come"),
+        ({"total_timeout": 3.0}, 3.5, "attempt 2 took longer than total_timeout=3 s; 1 content had come"),
         ({"total_timeout": 1.2, "gap_timeout": 1.0}, 1.6, "gap_timeout=1 s"),
         ({"total_timeout": 0.9, "gap_timeout": 1.0}, 1.4, "total_timeout=0.9 s"),
     ],
@@ -461,7 +462,7 @@ async def test_nothing_begins_before_a_chunk_is_asked_for(fake: FakeTime) -> Non
     await asyncio.sleep(1)
     assert source.opened == []
     await chunks.aclose()
-    assert await played(chunks) == ([], None)
+    assert "make a new one" in str((await played(chunks))[1])
     assert source.opened == []
 
 
@@ -953,14 +954,15 @@ async def test_one_in_a_race_cancels_all_copies(fake: FakeTime, make: Make) -> N
 # ---- other ends ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_loser_that_fails_at_its_cancellation_is_no_noise(fake: FakeTime) -> None:
+@pytest.mark.parametrize("error", [ConnectionError, TimeoutError])
+async def test_a_loser_that_fails_at_its_cancellation_is_no_noise(fake: FakeTime, error: type[Exception]) -> None:
     async def source() -> AsyncGenerator[str]:
         attempt = current_attempt()
         assert attempt is not None
         try:
             await asyncio.sleep(9 if attempt.number == 1 else 0)
         except asyncio.CancelledError:
-            raise ConnectionError from None
+            raise error from None
         yield "a"
 
     assert await played(stream(source, hedge=Hedge(0.1))) == (["a"], None)
@@ -1432,3 +1434,42 @@ async def test_a_mistake_in_a_rule_leaves_as_it_is_and_is_no_failure_of_the_serv
     assert snapshot.breaker is not None
     assert (snapshot.breaker.state, snapshot.breaker.openings) == ("closed", 0)
     assert (snapshot.failures, snapshot.successes) == ({}, 0)
+
+
+async def test_copies_of_streams_written_at_one_place_are_bounded_together(fake: FakeTime) -> None:
+    opened: list[int] = []
+
+    async def source() -> AsyncGenerator[str]:
+        opened.append(1)
+        await asyncio.sleep(1)
+        yield "a"
+
+    for _ in range(200):
+        chunks = stream(lambda: source(), hedge=0.01, **NO_LIMIT)  # noqa: PLW0108  # the lambda is the point
+        assert await played(chunks) == (["a"], None)
+    assert SAVED <= len(opened) - 200 <= SAVED + 0.05 * 200
+
+
+@pytest.mark.parametrize("winner", [1, 2])
+async def test_a_task_that_the_source_has_started_is_in_no_attempt_once_the_stream_is_over(
+    fake: FakeTime, winner: int
+) -> None:
+    seen: list[tuple[bool, bool]] = []
+    tasks: list[asyncio.Task[None]] = []
+
+    async def in_the_background() -> None:
+        for _ in range(2):
+            seen.append((current_attempt() is not None, current_deadline() is not None))
+            await asyncio.sleep(1)
+
+    async def source() -> AsyncGenerator[str]:
+        attempt = current_attempt()
+        assert attempt is not None
+        await asyncio.sleep(9 if attempt.number < winner else 0)
+        tasks.append(asyncio.create_task(in_the_background()))
+        await asyncio.sleep(0.01)
+        yield "a"
+
+    assert await played(stream(source, hedge=Hedge(0.1), deadline=30)) == (["a"], None)
+    await asyncio.gather(*tasks)
+    assert seen == [(True, True), (False, False)]

@@ -7,6 +7,7 @@ import functools
 import inspect
 import types
 import warnings
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -21,11 +22,13 @@ from forbear import (
     RetriesExhausted,
     RetryError,
     RetryState,
+    Upstream,
     constant,
     deadline,
     retry,
     retry_call,
     retry_sync,
+    stream,
 )
 from forbear.testing import FakeTime, Flaky, Hang, record_events
 
@@ -490,3 +493,28 @@ def test_the_reason_of_the_end_is_told(time: FakeTime) -> None:
     assert reason(ApiError(429, retry_after=100)) == "deadline"
     with deadline(5):
         assert reason(base=3, jitter="none", max_attempts=None) == "deadline"
+
+
+def test_a_fallback_that_could_not_be_called_is_told_before_the_outage() -> None:
+    async def ask() -> str:
+        return "x"
+
+    @Upstream("b").retry()
+    async def backup(prompt: str) -> str:
+        return prompt
+
+    for fallback, said in ((lambda: 3, "a fallback is called with the error"), (backup, "which has none")):
+        with pytest.raises(ValueError, match=said):
+            retry(ask, fallback=fallback)
+    with pytest.raises(ValueError, match="a fallback is called with the error"):
+        retry(fallback=lambda: 3)
+    assert asyncio.run(retry(fallback=backup)(backup)("y")) == "y"
+
+
+def test_what_returns_a_stream_is_sent_to_the_form_for_it() -> None:
+    async def words() -> AsyncIterator[str]:
+        yield "a"
+
+    for made in (lambda: words(), lambda: stream(words)):  # noqa: PLW0108  # the lambda is the point
+        with pytest.raises(TypeError, match=r"returned a stream: use stream\(fn, \.\.\.\)"):
+            asyncio.run(retry(made))

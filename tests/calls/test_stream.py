@@ -461,13 +461,18 @@ async def test_nothing_happens_before_the_first_chunk_is_asked_for(upstream: Ups
     assert [event.reason for event in events.ends] == ["success"]
 
 
-async def test_one_that_is_closed_before_it_began_gives_nothing_any_more() -> None:
+AGAIN = "has been read to its end, or closed: make a new one"
+
+
+async def test_one_that_is_closed_before_it_began_is_not_an_empty_answer() -> None:
     source = Source(["a"])
     body, blocking = stream(source.asynchronous), stream(source.blocking)
     await body.aclose()
     blocking.close()
-    assert [chunk async for chunk in body] == []
-    assert list(blocking) == []
+    with pytest.raises(TypeError, match=AGAIN):
+        _ = [chunk async for chunk in body]
+    with pytest.raises(TypeError, match=AGAIN):
+        list(blocking)
     async with stream(source.asynchronous):
         pass
     with stream(source.blocking):
@@ -479,12 +484,42 @@ async def test_an_exhausted_or_failed_stream_is_not_begun_again() -> None:
     source = Source(["a"])
     body = stream(source.asynchronous)
     assert [chunk async for chunk in body] == ["a"]
-    assert [chunk async for chunk in body] == []
+    with pytest.raises(TypeError, match=AGAIN):
+        _ = [chunk async for chunk in body]
     failed = stream(Source([KeyError()]).blocking)
     with pytest.raises(KeyError):
         next(failed)
-    assert list(failed) == []
+    with pytest.raises(TypeError, match=AGAIN):
+        list(failed)
     assert source.opened == 1
+
+
+def test_one_that_is_half_read_goes_on_where_it_was() -> None:
+    body = stream(Source(["a", "b", "c"]).blocking)
+    for chunk in body:
+        assert chunk == "a"
+        break
+    assert list(body) == ["b", "c"]
+
+
+class Whole:
+    """As the answer of a client that was not told to stream."""
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        yield "id", 1
+
+    def model_dump(self) -> dict[str, Any]:
+        return dict(self)
+
+
+async def test_a_whole_answer_is_no_stream() -> None:
+    async def ask() -> Any:
+        return Whole()
+
+    with pytest.raises(TypeError, match=r"Whole, which is one whole answer: pass stream=True"):
+        next(stream(Whole))
+    with pytest.raises(TypeError, match=r"Whole, which is one whole answer: pass stream=True"):
+        await anext(stream(ask))
 
 
 # ---- the clocks ------------------------------------------------------------------------------------------------------
@@ -524,7 +559,7 @@ def test_total_timeout_is_for_one_attempt_to_its_end(play: Play) -> None:
     played = play(source, total_timeout=1.0, backoff=[0.0])
     assert played.chunks == ["a", ""]
     assert isinstance(played.error, StreamInterrupted)
-    assert "longer than total_timeout=1 s; 1 contents had come" in str(played.error.__cause__)
+    assert "longer than total_timeout=1 s; 1 content had come" in str(played.error.__cause__)
     assert source.opened == 2
 
 
@@ -1904,6 +1939,8 @@ def test_a_limit_of_streams_for_a_single_call_names_the_one_of_calls(form: Any) 
 
 async def test_a_generator_instead_of_a_function_is_told_in_terms_of_streams() -> None:
     for given in (ab_async(), ab()):
-        with pytest.raises(TypeError, match=r"stream needs a function, not .*generator; .* stream\(") as caught:
+        with pytest.raises(
+            TypeError, match=r"generator.*function.* stream\(|function, not .*generator.* stream\("
+        ) as caught:
             stream(given)  # type: ignore[call-overload]
         assert "retry(" not in str(caught.value)

@@ -481,3 +481,23 @@ def test_usage_is_read_wherever_it_stands() -> None:
 def test_an_empty_part_of_a_message_is_no_content() -> None:
     for delta in ({"type": "input_json_delta", "partial_json": ""}, {"type": "text_delta", "text": ""}):
         assert not shape_of({"type": "content_block_delta", "delta": delta}).content
+
+
+def test_the_helper_of_the_openai_library_hands_over_chunks_and_what_it_derives_from_them() -> None:
+    inner = {
+        "choices": [{"index": 0, "delta": {"content": "Hel"}, "finish_reason": None}],
+        "usage": {"total_tokens": 3},
+    }
+    read = StreamEvents.openai().read
+    signal = read(Thing(type="chunk", chunk=inner, snapshot={}))
+    assert (signal.content, signal.text, list(signal.begins), signal.usage) == (True, "Hel", [0], {"total_tokens": 3})
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    assert list(read({"type": "chunk", "chunk": end}).ends) == [0]
+    for kind in ("content.delta", "content.done", "refusal.delta", "tool_calls.function.arguments.delta", "logprobs.x"):
+        assert not read(Thing(type=kind, delta="Hel", snapshot="Hel")).content
+    assert shape_of({"type": "chunk", "data": "mine"}).content
+
+
+def test_what_an_own_reader_gives_as_an_error_is_one() -> None:
+    with pytest.raises(TypeError, match="error= gives the exception"):
+        StreamEvents(error=lambda _: "bad").read("a")  # type: ignore[arg-type,return-value]

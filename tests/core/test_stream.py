@@ -480,15 +480,15 @@ def with_content(**settings: Any) -> Delivery:
         (
             lambda: with_content(gap_timeout=2),
             FAR,
-            "attempt 3 brought no content for gap_timeout=2 s; 1 contents had come",
+            "attempt 3 brought no content for gap_timeout=2 s; 1 content had come",
         ),
         (
             lambda: with_content(total_timeout=2),
             FAR,
-            "attempt 3 took longer than total_timeout=2 s; 1 contents had come",
+            "attempt 3 took longer than total_timeout=2 s; 1 content had come",
         ),
-        (lambda: begun(total_timeout=2), FAR, "attempt 3 took longer than total_timeout=2 s; 0 contents had come"),
-        (lambda: with_content(gap_timeout=2), 1.0, "attempt 3 was cut at the deadline; 1 contents had come"),
+        (lambda: begun(total_timeout=2), FAR, "attempt 3 took longer than total_timeout=2 s; no content had come"),
+        (lambda: with_content(gap_timeout=2), 1.0, "attempt 3 was cut at the deadline; 1 content had come"),
     ],
 )
 def test_the_clock_that_ended_an_attempt_is_named(body: Callable[[], Delivery], left: float, text: str) -> None:

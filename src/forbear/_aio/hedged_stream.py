@@ -61,8 +61,7 @@ class Hedged:
         def launch(copy: Copy, around: Context) -> None:
             pump = pumps[copy.call] = Pump(first.copy(copy.call))
             copy.source = pump.source
-            pump.task = copy.task = asyncio.get_running_loop().create_task(pump.serve(), context=around)
-            copy.answer = pump.answer
+            copy.task, copy.answer = pump.start(around), pump.answer
 
         try:
             decides = await run(race, launch)

@@ -7,6 +7,7 @@ a step only when it is asked for one, so nothing is read ahead of the consumer.
 from __future__ import annotations
 
 import asyncio
+from contextvars import Context
 from typing import Any
 
 from forbear._aio import stream
@@ -27,8 +28,14 @@ class Pump:
         self.source = source
         self.wanted = asyncio.Event()
         self.answer: asyncio.Future[list[Any]] | None = asyncio.get_running_loop().create_future()
-        self.task: Any = None
+        self.task: asyncio.Task[None] | None = None
         self.ending: BaseException | None = None
+
+    def start(self, around: Context) -> asyncio.Task[None]:
+        """Begins, in this context."""
+        self.task = task = asyncio.get_running_loop().create_task(self.serve(), context=around)
+        task.add_done_callback(self.ended)
+        return task
 
     async def serve(self) -> None:
         """Makes a step each time it is asked for one. The source is closed before anybody hears of its end."""
@@ -88,8 +95,8 @@ class Pump:
 
     async def ask(self) -> list[Any]:
         """What goes to the consumer next."""
-        if self.task.done():
-            raise TimeoutError(ENDED_BY_ITSELF) from (None if self.task.cancelled() else self.task.exception())
+        if self.task is None:
+            raise TimeoutError(ENDED_BY_ITSELF)
         answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self.answer = answer
         self.wanted.set()
@@ -101,15 +108,19 @@ class Pump:
 
     async def stop(self, error: BaseException | None = None) -> None:
         """Ends the task, and with it the source, which hears of the error; waits for that, but not for ever."""
-        if self.task.done():
-            return
-        self.ending = error
-        self.task.cancel()
-        await asyncio.wait({self.task}, timeout=CLOSES_WITHIN)
-        if self.task.done() and not self.task.cancelled():
-            self.task.exception()  # of a task group of the source's own: the stream is over anyway
+        task = self.task
+        if task is not None:
+            self.ending = error
+            task.cancel()
+            await asyncio.wait({task}, timeout=CLOSES_WITHIN)
 
     def abandon(self) -> None:
         """Nobody runs what would have to be awaited; the event loop may be gone."""
-        if not self.task.done() and not self.task.get_loop().is_closed():
+        if self.task is not None and not self.task.get_loop().is_closed():
             self.task.cancel()
+
+    def ended(self, task: asyncio.Task[None]) -> None:
+        """The task has ended. It may hold an error, whose frames hold us."""
+        self.task = self.ending = None
+        if not task.cancelled():
+            task.exception()  # of a task group of the source's own, at its close: the stream is over anyway

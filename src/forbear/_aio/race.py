@@ -92,6 +92,7 @@ async def stop(race: Race, *, winner_too: bool = False) -> None:
     for copy in race.copies:
         if (copy is not race.winner or winner_too) and not copy.stopped and not copy.task.done():
             copy.stopped = True
+            copy.answer.cancel()  # of a stream: nobody waits for it any more
             left[copy.task] = race.freed(copy)
     for task, free in left.items():
         task.cancel()

@@ -153,6 +153,11 @@ def _as_seen_by_a_block(error: BaseException | None) -> tuple[Any, Any, Any]:
 
 def to_iterate(made: Any, method: str, other: str, way: str) -> None:
     """Raises UsageError, with the correction, where what the function gave has no such method."""
+    if hasattr(type(made), "model_dump"):
+        raise UsageError(
+            f"the function gave {type(made).__name__}, which is one whole answer: pass stream=True to the client, "
+            "or use retry"
+        )
     single = isinstance(made, (str, bytes, dict))
     if hasattr(type(made), method) and not single:
         return

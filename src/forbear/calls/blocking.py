@@ -30,7 +30,7 @@ def retry_sync(fn: Any = None, /, **options: Any) -> Any:
     if fn is None:
         return decorator(guard, options)
     check_call(fn, "retry_sync", takes_async=False)
-    return guard(plan_of(name_of(fn), options), fn, fallback_of(options))()
+    return guard(plan_of(name_of(fn), options), fn, fallback_of(options, call=True))()
 
 
 def guard(plan: Plan, fn: Callable[..., Any], fallback: Fallback | None) -> Callable[..., Any]:

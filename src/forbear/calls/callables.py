@@ -24,6 +24,11 @@ def refuse(fn: Any, form: str = "retry") -> None:
             "this coroutine has already been made and can run only once: pass the function, "
             f"as in {form}(fetch) or {form}(lambda: fetch(url))"
         )
+    if inspect.isasyncgen(fn) or inspect.isgenerator(fn):
+        raise TypeError(
+            "this generator has already been made and can be read only once: pass the function, as in "
+            "stream(answer) or stream(lambda: answer(prompt))"
+        )
     if isinstance(fn, Policy):
         raise TypeError("a policy is given by name: retry(policy=...)")
     if isinstance(fn, property):

@@ -61,9 +61,12 @@ class Fallback:
 
     def make(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any], plan: Plan) -> Any:
         """What it gives: a result, or what has to be awaited or iterated first."""
-        choice = None if isinstance(self.answer, functools.partial) else choice_in(self.answer)
+        choice = choice_in(self.answer)
         if choice is not None:  # the one that is chosen pays, if it goes to the same service
-            return choice(budget_of(plan))(*args, **kwargs)
+            chosen = choice(budget_of(plan), error)
+            if isinstance(self.answer, functools.partial):
+                chosen = functools.partial(chosen, *self.answer.args, **self.answer.keywords)
+            return chosen(*args, **kwargs)
         if not callable(self.answer):
             return self.answer
         return self.answer(error) if plan_in(self.answer) is None else self.answer(*args, **kwargs)
@@ -78,8 +81,10 @@ def budget_of(plan: Plan) -> Any:
     return getattr(plan.gate, "budget", None)
 
 
-def choice_in(function: Any) -> Callable[[Any], Callable[..., Any]] | None:
-    """What makes the function that `first_ready` has made anew, sparing a budget; None for any other function."""
+def choice_in(function: Any) -> Callable[[Any, Exception], Callable[..., Any]] | None:
+    """What makes the function that `first_ready` has made anew, for a retry budget whose service is asked only for its
+    price, and the error that leaves where that can't be paid; None for any other function.
+    """
     return getattr(unwrapped(function), "__forbear_choice__", None)
 
 

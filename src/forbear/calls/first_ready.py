@@ -36,6 +36,10 @@ def first_ready(*calls: F) -> F:
     Raises what the last one raised; DeadlineExceeded, with the least wait as `hint`, where none is ready in time.
     """
     for call in calls:
+        if not callable(call):
+            raise TypeError(
+                f"first_ready takes functions one by one, not {type(call).__name__}: first_ready(ask_a, ask_b)"
+            )
         plan = plan_in(call)
         if plan is None or not hasattr(plan.gate, "ready_in"):
             raise TypeError(f"{name_of(call)} is no call of an Upstream: decorate it with upstream.retry(...)")
@@ -46,7 +50,7 @@ def first_ready(*calls: F) -> F:
     if not calls or len({is_coroutine_function(call) for call in calls}) > 1:
         raise TypeError("first_ready takes one or more functions, all of them async or all of them blocking")
     make = _chosen_async if is_coroutine_function(calls[0]) else _chosen
-    made: Any = functools.update_wrapper(make(calls, None), calls[0])
+    made: Any = functools.update_wrapper(make(calls, None, None), calls[0])
     made.__qualname__ = f"first_ready({', '.join(map(name_of, calls))})"
     made.__forbear_choice__ = functools.partial(make, calls)
     return cast("F", made)
@@ -55,20 +59,22 @@ def first_ready(*calls: F) -> F:
 class _Choice:
     """One call of a choice: those that are left to be asked, each with the rest of its own time.
 
-    `spared`: a retry budget whose service is asked only for its price.
+    `spared`: a retry budget whose service is asked only for its price; where that can't be paid, `instead_of` leaves.
     """
 
-    def __init__(self, calls: tuple[Callable[..., Any], ...], spared: Any, args: Any, kwargs: Any) -> None:
+    def __init__(
+        self, calls: tuple[Callable[..., Any], ...], spared: Any, instead_of: Exception | None, args: Any, kwargs: Any
+    ) -> None:
         plans: list[Any] = [plan_in(call) for call in calls]
         self._left = [(call, plan, Rest(plan)) for call, plan in zip(calls, plans, strict=True)]
-        self._spared = spared
+        self._spared, self._instead_of = spared, instead_of
         self._given = (args, kwargs)
 
     def next(self) -> tuple[Callable[..., Any], Rest, float]:
         """The one that is ready first, its time, and how long its circuit is still open. Raises DeadlineExceeded where
         none is ready in time.
         """
-        ranked = sorted(self._left, key=self._rank)
+        ranked, unpaid = sorted(self._left, key=self._rank), False
         for one in ranked:
             call, plan, rest = one
             if not self._in_time(one):
@@ -76,9 +82,18 @@ class _Choice:
             self._left.remove(one)
             if self._spared is None or plan.gate.budget is not self._spared or self._spared.try_take():
                 return call, rest, self._shut_for(plan)
+            unpaid = True
+        if self._instead_of is not None and unpaid:
+            raise self._instead_of
         names = " or ".join(name_of(call) for call, _, _ in ranked)
         least = min((self._known(one) for one in ranked), default=0.0)
-        raise DeadlineExceeded("deadline", 0, None, hint=least, held_by=f"{names} (none is ready before the deadline)")
+        raise DeadlineExceeded(
+            "deadline",
+            0,
+            None,
+            hint=None if least == math.inf else least,
+            held_by=f"{names} (none is ready before the deadline)",
+        )
 
     def goes_on(self, call: Callable[..., Any], error: Exception) -> bool:
         """Whether another one is asked after this one has failed."""
@@ -105,9 +120,9 @@ class _Choice:
         return math.inf if breaker.state == "forced_open" else breaker.shut_for() or 0.0
 
 
-def _chosen(calls: tuple[Callable[..., Any], ...], spared: Any) -> Callable[..., Any]:
+def _chosen(calls: tuple[Callable[..., Any], ...], spared: Any, instead_of: Exception | None) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
-        choice = _Choice(calls, spared, args, kwargs)
+        choice = _Choice(calls, spared, instead_of, args, kwargs)
         while True:
             one, rest, shut_for = choice.next()
             if shut_for:
@@ -122,9 +137,11 @@ def _chosen(calls: tuple[Callable[..., Any], ...], spared: Any) -> Callable[...,
     return call
 
 
-def _chosen_async(calls: tuple[Callable[..., Any], ...], spared: Any) -> Callable[..., Any]:
+def _chosen_async(
+    calls: tuple[Callable[..., Any], ...], spared: Any, instead_of: Exception | None
+) -> Callable[..., Any]:
     async def call(*args: Any, **kwargs: Any) -> Any:
-        choice = _Choice(calls, spared, args, kwargs)
+        choice = _Choice(calls, spared, instead_of, args, kwargs)
         while True:
             one, rest, shut_for = choice.next()
             if shut_for:

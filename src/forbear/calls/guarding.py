@@ -70,6 +70,8 @@ def hedge_of(options: Mapping[str, Any], place: Hashable = None) -> Hedge | None
     if isinstance(given, HedgeSettings):
         settings = given
     else:
+        if given is not True and not isinstance(given, (int, float)) and not hasattr(given, "total_seconds"):
+            raise ValueError(f"hedge must be seconds, True or a Hedge(...), not {type(given).__name__}")
         settings = HedgeSettings(delay=None if given is True else seconds("hedge", given))
     if upstream is not None:
         return upstream.hedge_with(settings)  # type: ignore[no-any-return]

@@ -7,6 +7,7 @@ written.
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -15,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from forbear._runtime.call import Call, Plan
 from forbear._runtime.telling import log_mistake
 from forbear._runtime.world import REAL, Clock, Sleep, World
-from forbear.calls.callables import is_coroutine_function
-from forbear.calls.fallback import Fallback
+from forbear.calls.callables import is_coroutine_function, name_of
+from forbear.calls.fallback import Fallback, choice_in, plan_in
 from forbear.calls.guarding import guards_of, hedge_of
 from forbear.calls.stream_options import STREAM_OPTIONS, StreamOptions, stream_settings
 from forbear.classify.failures import Classifier, classify, is_retryable
@@ -126,6 +127,19 @@ _MEANT = {
     "rate_limiter": "limiter",
     "retry_budget": "budget",
     "hedge_delay": "hedge (seconds)",
+    "hedge_after": "hedge (seconds)",
+    "max_extra_load": "hedge=Hedge(max_extra_load=...)",
+    "max_copies": "hedge=Hedge(max_copies=...)",
+    "copies": "hedge=Hedge(max_copies=...)",
+    "default": "fallback",
+    "on_failure": "fallback",
+    "mode": "after_content",
+    "buffer": "after_content='buffer'",
+    "restart": "after_content='restart'",
+    "max_hold": "hold_at_most",
+    "idle": "gap_timeout",
+    "stall_timeout": "gap_timeout",
+    "ttft": "first_timeout",
     "hedging": "hedge",
     "on_fallback": "fallback_on",
     "idle_timeout": "gap_timeout",
@@ -184,14 +198,33 @@ def _plan_of(name: str, options: Mapping[str, Any], stream: bool | None = False,
     )
 
 
-def fallback_of(options: Mapping[str, Any]) -> Fallback | None:
-    """The fallback among the options; None where there is none."""
+def fallback_of(options: Mapping[str, Any], *, call: bool = False) -> Fallback | None:
+    """The fallback among the options; None where there is none. `call`: of a single call, which has no arguments."""
     answer, on = options.get("fallback"), options.get("fallback_on")
     if on is not None and answer is None:
         raise ValueError("fallback_on= says which errors fallback= answers, and there is none")
+    _check_signature(answer, call)
     if isinstance(answer, BaseException) or (isinstance(answer, type) and issubclass(answer, BaseException)):
         raise ValueError("fallback is an error: it takes the place of a result, as a value or a function of the error")
     return None if answer is None else Fallback(answer=answer, on=None if on is None else _predicate(on, "fallback_on"))
+
+
+def _check_signature(answer: Any, call: bool) -> None:
+    """Raises ValueError for a fallback that could not be called when it is needed, in the middle of an outage."""
+    if plan_in(answer) is None and inspect.isfunction(answer):
+        given: tuple[Any, ...] = (None,)
+        said = "a fallback is called with the error: write lambda error: ..."
+    elif call and plan_in(answer) is not None and choice_in(answer) is None:
+        given, said = (
+            (),
+            f"it gets the arguments of the call, which has none: write lambda error: {name_of(answer)}(...)",
+        )
+    else:
+        return
+    try:
+        inspect.signature(answer).bind(*given)
+    except TypeError as mistake:
+        raise ValueError(f"fallback={name_of(answer)} can't be called ({mistake}): {said}") from None
 
 
 def policy_of(options: Mapping[str, Any]) -> Policy:

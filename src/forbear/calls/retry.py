@@ -75,7 +75,7 @@ def retry(fn: Any = None, /, **options: Any) -> Any:
         return decorator(guard, options)
     check_call(fn, "retry")
     plan = plan_of(name_of(fn), options, place=place_of(fn))
-    return guard_async(plan, fn, fallback_of(options))()
+    return guard_async(plan, fn, fallback_of(options, call=True))()
 
 
 @overload
@@ -127,6 +127,10 @@ def _awaitable_only(fn: Callable[..., Any], *, hedged: bool) -> Callable[..., An
     def call(*args: Any, **kwargs: Any) -> Any:
         result = fn(*args, **kwargs)
         if not is_awaitable(result):
+            if hasattr(type(result), "__aiter__") or hasattr(type(result), "__next__"):
+                raise UsageError(
+                    f"{name_of(fn)} returned a stream: use stream(fn, ...), or retry the function that collects it"
+                )
             raise UsageError(
                 f"{name_of(fn)} returned {type(result).__name__}, which can't be awaited: "
                 + ("hedge= needs an async function" if hedged else "use retry_sync for a blocking function")

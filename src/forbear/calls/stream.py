@@ -41,6 +41,7 @@ class Stream(Generic[T_co]):
         self._chunks: Generator[T_co] | AsyncGenerator[T_co] | None = None
 
     def __iter__(self) -> Self:
+        self._refuse_again()
         return self
 
     def __next__(self) -> T_co:
@@ -51,6 +52,7 @@ class Stream(Generic[T_co]):
         return next(self._chunks)
 
     def __aiter__(self) -> Self:
+        self._refuse_again()
         return self
 
     async def __anext__(self) -> T_co:
@@ -59,6 +61,12 @@ class Stream(Generic[T_co]):
         if not isinstance(self._chunks, AsyncGenerator):
             raise UsageError("this stream is iterated with `for` already")
         return await self._chunks.__anext__()
+
+    def _refuse_again(self) -> None:
+        """Raises UsageError where there is nothing left, which would look like an empty answer."""
+        chunks: Any = self._chunks
+        if chunks is not None and getattr(chunks, "gi_frame", None) is getattr(chunks, "ag_frame", None):
+            raise UsageError("this stream has been read to its end, or closed: make a new one")
 
     def close(self) -> None:
         """Closes the source of a stream that is iterated with `for`."""
@@ -118,7 +126,7 @@ def stream(
     after_content: Literal["raise", "buffer", "resume"] = ...,
     **options: Unpack[StreamCallOptions],
 ) -> Stream[T]: ...
-def stream(fn: Callable[[], Any], /, **options: Any) -> Stream[Any]:
+def stream(fn: Any = None, /, **options: Any) -> Stream[Any]:
     """The chunks of the stream that `fn` opens, retried as long as nobody can notice.
 
         async for chunk in stream(lambda: client.chat.completions.create(..., stream=True), events="openai"):
@@ -145,11 +153,15 @@ def stream(fn: Callable[[], Any], /, **options: Any) -> Stream[Any]:
     The other options are those of `retry`, but `retry_if_result`. Blocking streams can't be cut while they are silent:
     give the client a read timeout. Raises what `retry` raises, and StreamInterrupted.
     """
+    if fn is None:
+        raise TypeError(
+            "stream(fn, ...) needs what opens the stream; to decorate a generator function write @retry(...)"
+        )
     refuse(fn, "stream")
     if required_arguments(fn):
         raise TypeError(f"stream(fn) calls fn without arguments: write stream(lambda: {name_of(fn)}(...))")
     plan = plan_of(name_of(fn), options, stream=True, place=place_of(fn))
-    return Stream(plan, fn, fallback_of(options))
+    return Stream(plan, fn, fallback_of(options, call=True))
 
 
 def guard_async(plan: Plan, fn: Callable[..., Any], fallback: Fallback | None) -> Callable[..., AsyncGenerator[Any]]:

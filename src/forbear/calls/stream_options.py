@@ -66,5 +66,6 @@ def _events(events: object) -> StreamEvents:
     for name in ("content", "ends", "error", "text"):
         function = getattr(events, name)
         if function is not None and (not callable(function) or is_coroutine_function(function)):
-            raise ValueError(f"{name} must be a plain function of a chunk, not {type(function).__name__}")
+            kind = "an async one" if callable(function) else type(function).__name__
+            raise ValueError(f"{name} must be a plain function of a chunk, not {kind}")
     return events

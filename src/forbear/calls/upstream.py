@@ -180,7 +180,7 @@ class Upstream(Service):
         after_content: Literal["raise", "buffer", "resume"] = ...,
         **options: Unpack[StreamCallOptions],
     ) -> Stream[T]: ...
-    def stream(self, fn: Callable[[], Any], /, **options: Any) -> Stream[Any]:
+    def stream(self, fn: Any = None, /, **options: Any) -> Stream[Any]:
         """As `forbear.stream`, through the guards of this service: its place is held until the stream ends."""
         return stream_of(fn, **self._with(options))
 

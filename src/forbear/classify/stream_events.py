@@ -64,7 +64,13 @@ class StreamEvents:
         if not isinstance(chunk, (str, bytes)):
             signal = signal._replace(usage=usage_in(chunk))
         if self.error is not None:
-            signal = signal._replace(error=self.error(chunk))
+            given: Any = self.error
+            error = given(chunk)
+            if error is not None and not isinstance(error, Exception):
+                raise TypeError(
+                    f"error= gives the exception that a chunk stands for, or None, not {type(error).__name__}"
+                )
+            signal = signal._replace(error=error)
         if self.content is not None:
             signal = signal._replace(content=bool(self.content(chunk)))
         if self.ends is not None:
@@ -79,10 +85,14 @@ def shape_of(chunk: Any, reasoning: bool = True) -> Signal:
     if chunk is None or isinstance(chunk, (str, bytes)):
         return _CONTENT if chunk else _NOTE
     kind, choices = _part(chunk, "type"), _part(chunk, "choices")
+    if isinstance(kind, str) and kind.startswith(_DERIVED_FROM_CHUNKS):
+        return _NOTE
     if isinstance(kind, str) and kind.startswith("response."):
         return _response(chunk, kind, reasoning)
     if isinstance(kind, str) and (kind in _MESSAGE or (kind in _DERIVED and _part(chunk, _DERIVED[kind]) is not None)):
         return _message(chunk, kind, reasoning)
+    if kind == "chunk":  # of its library's own helper
+        choices = _part(_part(chunk, "chunk"), "choices")
     if _reports_a_failure(chunk, kind):
         return Signal(content=False, error=_error(chunk))
     return _completion(chunk, choices, reasoning) if isinstance(choices, (list, tuple)) else _CONTENT
@@ -90,6 +100,8 @@ def shape_of(chunk: Any, reasoning: bool = True) -> Signal:
 
 # ---- OpenAI-style chat completions -----------------------------------------------------------------------------------
 
+# Events that its library derives from the chunks, which it hands over too.
+_DERIVED_FROM_CHUNKS = ("content.", "refusal.", "tool_calls.function.", "logprobs.")
 _ANSWERS = ("content", "tool_calls", "function_call", "refusal", "audio")
 _THOUGHTS = ("reasoning_content", "reasoning")
 

@@ -51,7 +51,7 @@ def usage_in(chunk: object) -> dict[str, float]:
 
 
 def _usage_in(chunk: object) -> dict[str, float]:
-    for owner in (chunk, _part(chunk, "message"), _part(chunk, "response")):
+    for owner in (chunk, *(_part(chunk, inner) for inner in ("message", "response", "chunk"))):
         usage = None if owner is None or isinstance(owner, str) else _part(owner, "usage")
         if usage is not None:
             found = {name: _number(_part(usage, name)) for name in _NAMES}

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from forbear.core.validation import count, optional_seconds
+from forbear.core.validation import number, optional_seconds
 
 AfterContent = Literal["raise", "restart", "buffer", "resume"]
 MODES: tuple[AfterContent, ...] = ("raise", "restart", "buffer", "resume")
@@ -54,7 +54,9 @@ class StreamSettings:
     def __post_init__(self) -> None:
         if self.after_content not in MODES:
             raise ValueError(f"after_content must be {' or '.join(map(repr, MODES))}, not {self.after_content!r}")
-        object.__setattr__(self, "hold_at_most", count("hold_at_most", self.hold_at_most))
+        most = number("hold_at_most", self.hold_at_most)
+        if most < 1 or most % 1:
+            raise ValueError(f"hold_at_most is {most:g}: it must be a whole number of chunks, at least 1")
         for name in ("first_timeout", "gap_timeout", "total_timeout"):
             object.__setattr__(self, name, optional_seconds(name, getattr(self, name), zero=False))
 
@@ -228,7 +230,10 @@ class Delivery:
 
     def late(self, attempt: int) -> str:
         """Which clock has ended the attempt, in words."""
-        settings, had = self.settings, f"{self._contents_here} contents had come"
+        settings = self.settings
+        had = {0: "no content had come", 1: "1 content had come"}.get(
+            self._contents_here, f"{self._contents_here} contents had come"
+        )
         if self.cut_by == "first":
             return f"attempt {attempt} brought no content within first_timeout={settings.first_timeout:g} s"
         if self.cut_by == "gap":
