@@ -526,3 +526,33 @@ def test_streams_that_are_cancelled_anywhere_leave_nothing(server: Server, api: 
                 assert (in_use(client), upstream.snapshot().in_flight) == ([], 0), moment
 
     asyncio.run(clean(test()))
+
+
+@pytest.mark.parametrize("api", APIS[:1], ids=repr, indirect=True)
+@pytest.mark.parametrize("kind", ["blocking", "async"])
+@pytest.mark.parametrize("after_content", ["raise", "buffer"])
+def test_the_streaming_helper_of_the_openai_library_is_read_too(
+    server: Server, api: Api, kind: str, after_content: str
+):
+    """A context manager, which hands over the chunks and what it makes of them."""
+    server.script(api.broken(2, api.breaks["FIN"]), api.answer())
+    options: Any = {"events": "openai", "after_content": after_content, "backoff": constant(0)}
+    asked: Any = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
+    seen: list[str] = []
+
+    def note(event: Any) -> None:
+        if event.type == "content.delta" and event.delta:
+            seen.append(event.delta)
+
+    async def main() -> None:
+        async with api.client(server.url, kind) as client:
+            async for event in stream(lambda: client.chat.completions.stream(**asked), **options):
+                note(event)
+
+    if kind == "async":
+        asyncio.run(main())
+    else:
+        with api.client(server.url, kind) as client:
+            for event in stream(lambda: client.chat.completions.stream(**asked), **options):
+                note(event)
+    assert (seen, len(server.requests)) == (list(PIECES), 2)
