@@ -160,9 +160,12 @@ def test_blocking_code_refuses_it_loudly(maker: Maker) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("fn", [lambda: "no awaitable", lambda: None, lambda: iter(())])
-async def test_the_call_form_refuses_what_cannot_be_awaited(fn: Made) -> None:
-    with pytest.raises(TypeError, match="retry_sync"):
+@pytest.mark.parametrize(
+    ("fn", "said"),
+    [(lambda: "no awaitable", "retry_sync"), (lambda: None, "retry_sync"), (lambda: iter(()), r"use stream\(fn")],
+)
+async def test_the_call_form_refuses_what_cannot_be_awaited(fn: Made, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
         await retry(fn)
 
 
