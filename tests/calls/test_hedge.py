@@ -980,6 +980,7 @@ async def test_the_snapshot_counts_what_was_sent_what_won_and_what_was_wasted(fa
         await upstream.retry(Server(*script), hedge=0.2)
     snapshot = upstream.snapshot()
     assert (snapshot.hedges, snapshot.hedges_won) == (2, 1)
+    assert snapshot.hedges_suppressed == 0
     assert snapshot.hedges_wasted == pytest.approx(0.3 + 0.3)
     keep = Hedge(0.2)
     await retry(Server((5.0, 1), (0.1, 2)), hedge=keep)
@@ -1080,6 +1081,13 @@ async def test_a_rule_for_tokens_that_fails_for_the_copy_does_not_end_what_is_un
 
     assert await upstream.retry(Server((1.0, "first"), (0.1, "second")), hedge=0.2, tokens=tokens) == "first"
     assert upstream.snapshot().budget == 5.0
+
+
+async def test_a_service_counts_the_copies_that_were_due_and_not_sent(fake: FakeTime) -> None:
+    upstream = Upstream("service", max_concurrency=1, adaptive=False)
+    assert await upstream.retry(Server((1.0, "first")), hedge=0.2) == "first"
+    snapshot = upstream.snapshot()
+    assert (snapshot.hedges, snapshot.hedges_suppressed) == (0, 1)
 
 
 # ---- forms that can't hedge --------------------------------------------------------------------------------------

@@ -47,8 +47,9 @@ class UpstreamSnapshot:
     successes, failures (by kind), held (attempts that had to wait), too_late (refused, as no place could be had before
     their deadline), unpaid (retries that the budget had no place for), shut_out (refused by the circuit): totals; with
     `observe_only`, what would have been.
-    hedges: copies that were sent besides, hedges_won: those that answered first, hedges_wasted: seconds that losers had
-    worked when they were cancelled; a `Hedge` that you hold yourself counts by itself.
+    hedges: copies that were sent besides, hedges_won: those that answered first, hedges_suppressed: those that were due
+    and not sent, hedges_wasted: seconds that losers had worked when they were cancelled; a `Hedge` that you hold
+    yourself counts by itself.
     """
 
     name: str
@@ -70,6 +71,7 @@ class UpstreamSnapshot:
     shut_out: int
     hedges: int
     hedges_won: int
+    hedges_suppressed: int
     hedges_wasted: float
 
 
@@ -196,6 +198,7 @@ class Service:
             shut_out=counts.shut_out,
             hedges=sum(hedge.sent for hedge in hedges),
             hedges_won=sum(hedge.won for hedge in hedges),
+            hedges_suppressed=sum(hedge.suppressed for hedge in hedges),
             hedges_wasted=sum(hedge.wasted for hedge in hedges),
             **facts,
         )
