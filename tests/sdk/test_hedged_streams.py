@@ -7,9 +7,7 @@ any more when the first chunk comes, and nothing is in use after the end, howeve
 from __future__ import annotations
 
 import asyncio
-import gc
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,40 +19,7 @@ from sdk.test_streams import FORMS, clean, consume_async, in_use, non_blocking, 
 
 HEDGE = 0.05
 apis = pytest.mark.parametrize("api", APIS, ids=repr, indirect=True)
-
-
-@pytest.fixture
-def api(request: pytest.FixtureRequest) -> Api:
-    """The way to stream under test; skips where its SDK is not installed."""
-    found: Api = request.param
-    pytest.importorskip(found.sdk, reason=f"{found.sdk} is not installed")
-    return found
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    """The scripted server."""
-    with Server() as running:
-        yield running
-
-
-@pytest.fixture(scope="module", autouse=True)
-def little_to_collect() -> Iterator[None]:
-    """The SDKs make so many classes that a full collection takes long: what is there before a test is passed over."""
-    yield
-    gc.unfreeze()
-
-
-@pytest.fixture(autouse=True)
-def no_complaints(api: Api, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What the interpreter can only complain of fails the test."""
-    gc.collect()
-    gc.freeze()
-    told: list[str] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda said: told.append(f"{said.exc_value!r} in {said.object!r}"))
-    yield
-    gc.collect()
-    assert told == []
+pytestmark = pytest.mark.usefixtures("little_to_collect", "no_complaints")
 
 
 def beginning(api: Api) -> Stream:

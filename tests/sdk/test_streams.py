@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
-import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -40,40 +39,7 @@ OFTEN = 0.05  # seconds between two signs of life
 LONG = 10.0  # seconds that no test must take
 apis = pytest.mark.parametrize("api", APIS, ids=repr, indirect=True)
 modes = pytest.mark.parametrize("mode", MODES)
-
-
-@pytest.fixture
-def api(request: pytest.FixtureRequest) -> Api:
-    """The way to stream under test; skips where its SDK is not installed."""
-    found: Api = request.param
-    pytest.importorskip(found.sdk, reason=f"{found.sdk} is not installed")
-    return found
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    """The scripted server."""
-    with Server() as running:
-        yield running
-
-
-@pytest.fixture(scope="module", autouse=True)
-def little_to_collect() -> Iterator[None]:
-    """The SDKs make so many classes that a full collection takes long: what is there before a test is passed over."""
-    yield
-    gc.unfreeze()
-
-
-@pytest.fixture(autouse=True)
-def no_complaints(api: Api, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What the interpreter can only complain of fails the test: among it, warnings raised where an object dies."""
-    gc.collect()
-    gc.freeze()
-    told: list[str] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda said: told.append(f"{said.exc_value!r} in {said.object!r}"))
-    yield
-    gc.collect()
-    assert told == []
+pytestmark = pytest.mark.usefixtures("little_to_collect", "no_complaints")
 
 
 async def clean(test: Awaitable[Any]) -> None:
