@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from forbear.core.policy import Policy as Policy
     from forbear.core.rate import Limit as Limit
     from forbear.core.stream import Restarted as Restarted
+    from forbear.core.suggestion import suggest_attempt_timeout as suggest_attempt_timeout
     from forbear.errors import ApiError as ApiError
     from forbear.errors import AttemptSummary as AttemptSummary
     from forbear.errors import BudgetExhausted as BudgetExhausted
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from forbear.errors import DeadlineExceeded as DeadlineExceeded
     from forbear.errors import ErrorEvent as ErrorEvent
     from forbear.errors import GaveUp as GaveUp
+    from forbear.errors import NestedRetriesWarning as NestedRetriesWarning
     from forbear.errors import ResultRejected as ResultRejected
     from forbear.errors import RetriesExhausted as RetriesExhausted
     from forbear.errors import RetryError as RetryError
@@ -110,8 +112,10 @@ _HOME = {
     "core.policy": ("Policy",),
     "core.rate": ("Limit",),
     "core.stream": ("Restarted",),
+    "core.suggestion": ("suggest_attempt_timeout",),
     "errors": (
         "ApiError", "AttemptSummary", "BudgetExhausted", "CircuitOpenError", "DeadlineExceeded", "ErrorEvent", "GaveUp",
+        "NestedRetriesWarning",
         "ResultRejected", "RetriesExhausted", "RetryError", "StreamInterrupted", "StreamTruncated", "SummaryError",
     ),
     "observe.hooks": ("listening",),

@@ -113,6 +113,10 @@ class UsageError(TypeError):
     """forbear was used in a way that can't work. Never retried, whatever the rule says."""
 
 
+class NestedRetriesWarning(UserWarning):
+    """Two layers retry the same request, so their attempts multiply. The message counts them."""
+
+
 class SummaryError(Exception):
     """Stands in for an error that could not be pickled.
 
@@ -180,6 +184,10 @@ class RetryError(Exception):
     def last_result(self) -> Any:
         """The value that `retry_if_result` refused last, or None."""
         return self.last_error.result if isinstance(self.last_error, ResultRejected) else None
+
+    def as_a(self, kind: type[RetryError]) -> RetryError:
+        """The same in another class, such as one that is an error of a client library too."""
+        return _rebuild(kind, self.reason, self.attempts, self.last_error, self._facts())
 
     def __copy__(self) -> RetryError:
         return _rebuild(type(self), self.reason, self.attempts, self.last_error, self._facts())
@@ -349,6 +357,11 @@ def mark(error: BaseException, fact: GaveUp) -> None:
 def mark_of(error: BaseException) -> GaveUp | None:
     """The mark of an error that was re-raised after retries, or None."""
     fact = getattr(error, "__forbear__", None)
+    if fact is None:
+        try:  # of a response that was given up, and of which a client has made an error
+            fact = getattr(getattr(error, "response", None), "__forbear__", None)
+        except Exception:  # a foreign property may raise
+            return None
     return fact if isinstance(fact, GaveUp) else None
 
 

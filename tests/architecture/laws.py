@@ -17,6 +17,7 @@ IMPORTS: dict[str, set[str]] = {
     "testing": {"calls", "core", "classify", "_runtime", "_sync", "_aio", "upstream", "observe.hooks", "errors"},
     "demo": {"__init__"},  # as a user would: through the front door
     "compat": {"calls", "upstream", "classify", "core", "errors"},
+    "integrations": {"calls", "upstream", "classify", "core", "errors"},
     "cli": {"__init__", "demo", "classify"},
 }
 
@@ -31,14 +32,24 @@ PURE: dict[str, set[str]] = {
 # Names that read a clock or throw dice although their module is allowed.
 IMPURE_CALLS = {"now", "utcnow", "today", "time", "monotonic", "random", "sleep"}
 
-# Partners that a room may import beside the standard library.
-PARTNERS: dict[str, set[str]] = {"demo": {"httpx", "rich"}, "testing": {"pytest"}}
+# Partners that a room, or one module of it, may import beside the standard library: an integration exactly one.
+PARTNERS: dict[str, set[str]] = {
+    "demo": {"httpx", "rich"},
+    "testing": {"pytest"},
+    "integrations.httpx": {"httpx"},
+    "integrations.httpx2": {"httpx2"},
+    "integrations.aiohttp": {"aiohttp"},
+    "integrations.requests": {"requests"},
+    "integrations.openai": {"openai"},
+    "integrations.anthropic": {"anthropic"},
+}
 
 # Where a module of ours may be imported inside a function, and why.
 LAZY: dict[str, str] = {
     "__init__": "the front door loads a name when it is first used",
     "testing.pytest_plugin": "pytest loads it in every run, so it must load nothing",
     "cli": "each command loads only what it needs",
+    "integrations.owner": "only the partner that a client comes from is loaded",
 }
 
 MODULES_AT_IMPORT = 45

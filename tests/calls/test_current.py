@@ -113,3 +113,18 @@ async def test_tasks_of_an_attempt_see_it_and_others_do_not() -> None:
     other = asyncio.create_task(number())
     assert await retry(fn) == 1
     assert await other is None
+
+
+def test_an_attempt_knows_what_was_before_it() -> None:
+    seen: list[Any] = []
+
+    def fn() -> None:
+        attempt = here()
+        fake.advance(1)
+        seen.append(([summary.number for summary in attempt.history], attempt.waited, attempt.elapsed))
+        if attempt.number < 3:
+            raise ConnectionError
+
+    with FakeTime(rng=lambda: 1.0) as fake:
+        retry_sync(fn, base=2)
+    assert seen == [([], 0.0, 1.0), ([1], 2.0, 4.0), ([1, 2], 6.0, 9.0)]

@@ -32,6 +32,7 @@ NOT_MADE = (Kind.CONNECTION_REFUSED, "no")
 LOST = (Kind.CONNECTION_LOST, "maybe")
 LATE = (Kind.TIMEOUT, "maybe")
 LATE_UNSENT = (Kind.TIMEOUT, "no")
+POOL_FULL = (Kind.POOL_FULL, "no")
 MISTAKE = (Kind.INVALID_REQUEST, "no")
 
 
@@ -68,7 +69,7 @@ def test_what_python_itself_raises(error: Exception, wanted: tuple[Kind, Execute
     [
         (httpx.ConnectError, NOT_MADE),
         (httpx.ConnectTimeout, LATE_UNSENT),
-        (httpx.PoolTimeout, LATE_UNSENT),
+        (httpx.PoolTimeout, POOL_FULL),
         (httpx.ReadTimeout, LATE),
         (httpx.WriteTimeout, LATE),
         (httpx.ReadError, LOST),
@@ -118,7 +119,7 @@ def test_the_same_name_in_another_library_means_nothing(name: str, module: str) 
 
 
 def test_the_same_name_in_the_same_library_means_the_same_in_any_of_its_modules() -> None:
-    assert meaning(foreign("PoolTimeout", "httpx")()) == meaning(foreign("PoolTimeout", "httpx.a.b")()) == LATE_UNSENT
+    assert meaning(foreign("PoolTimeout", "httpx")()) == meaning(foreign("PoolTimeout", "httpx.a.b")()) == POOL_FULL
 
 
 def test_the_most_specific_class_that_is_known_decides() -> None:

@@ -116,6 +116,7 @@ SAYS: dict[Kind, Verdict] = {
     Kind.REJECTED_RESULT: "success",
     Kind.CANCELLED: "neutral",
     Kind.GAVE_UP: "neutral",
+    Kind.POOL_FULL: "neutral",
     Kind.UNKNOWN: "permanent",
 }
 

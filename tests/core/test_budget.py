@@ -211,6 +211,7 @@ def test_the_defaults_are_those_that_are_documented() -> None:
         Kind.TIMEOUT: 2.0,
         Kind.RATE_LIMITED: 0.5,
         Kind.REJECTED_RESULT: 0.0,
+        Kind.POOL_FULL: 0.0,
     }
 
 

@@ -9,66 +9,11 @@ from typing import Any
 
 import pytest
 
-from forbear.core.hedge import GENERATION, SAVED, STALE, HedgeSettings, Hedging, Latencies
+from forbear.core.hedge import GENERATION, SAVED, STALE, HedgeSettings, Hedging
 
 
 def hedging(**settings: Any) -> Hedging:
     return Hedging(HedgeSettings(**settings), 0.0)
-
-
-def latencies(*seconds: float) -> Latencies:
-    made = Latencies()
-    for one in seconds:
-        made.add(one)
-    return made
-
-
-# ---- how long attempts took --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("latency", [1e-5, 1.3e-4, 0.003, 0.05, 0.999, 1.0, 1.02, 7.5, 600.0, 86_400.0])
-def test_a_latency_is_known_to_two_percent_and_never_as_shorter(latency: float) -> None:
-    known = latencies(latency).exceeded_by(0.05)
-    assert latency * (1 - 1e-9) <= known <= latency * 1.02 * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("latency", [0.0, -1.0, 1e-9])
-def test_what_took_no_time_counts_as_the_shortest_there_is(latency: float) -> None:
-    assert latencies(latency).exceeded_by(0.05) == pytest.approx(1e-5, rel=0.03)
-
-
-@pytest.mark.parametrize(
-    ("share", "slower"),
-    [(0.01, 1), (0.05, 5), (0.049, 4), (0.1, 10), (0.5, 50), (0.99, 99)],
-)
-def test_the_share_is_exact(share: float, slower: int) -> None:
-    """Of a hundred latencies, all in buckets of their own, as many take longer as the share says."""
-    times = [1.05**number for number in range(100)]
-    delay = latencies(*times).exceeded_by(share)
-    assert sum(time > delay for time in times) == slower
-
-
-def test_equals_are_not_split() -> None:
-    times = [0.1] * 94 + [2.0] * 6
-    assert latencies(*times).exceeded_by(0.05) == pytest.approx(2.0, rel=0.02)
-    times = [0.1] * 95 + [2.0] * 5
-    assert latencies(*times).exceeded_by(0.05) == pytest.approx(0.1, rel=0.02)
-
-
-def test_where_all_may_take_longer_the_delay_is_zero_and_of_nothing_too() -> None:
-    assert latencies(1.0, 2.0).exceeded_by(1.0) == 0.0
-    assert latencies().exceeded_by(0.05) == 0.0
-
-
-def test_two_records_become_one_and_stay_as_they_are() -> None:
-    one, other = latencies(0.1, 0.1, 5.0), latencies(0.1, 20.0)
-    both = one.merged(other)
-    assert (both.total, one.total, other.total) == (5, 3, 2)
-    assert both.exceeded_by(0.2) == pytest.approx(5.0, rel=0.02)
-    assert both.exceeded_by(0.4) == pytest.approx(0.1, rel=0.02)
-    assert one.exceeded_by(0.1) == pytest.approx(5.0, rel=0.02)
-    both.add(0.1)
-    assert (one.total, other.total) == (3, 2)
 
 
 # ---- the delay ---------------------------------------------------------------------------------------------------
@@ -190,7 +135,7 @@ def test_with_a_delay_that_was_given_failures_are_weighed_against_it() -> None:
     state = hedging(delay=0.5)
     for latency in (0.1, 0.5, 0.6):
         state.failed(latency, 0.0)
-    assert state._lately.total == 2  # nothing else shows it: the delay is given
+    assert state._lately.total(0.0) == 2  # nothing else shows it: the delay is given
 
 
 # ---- what has been earned ----------------------------------------------------------------------------------------

@@ -141,6 +141,7 @@ def test_a_success_is_told_to_the_guards_that_learn() -> None:
 # What a failed attempt of one request and 100 tokens leaves of 60 and 600.
 PAID = {
     Kind.CONNECTION_REFUSED: (60.0, 600.0),
+    Kind.POOL_FULL: (60.0, 600.0),
     Kind.RATE_LIMITED: (59.0, 600.0),
     Kind.OVERLOADED: (59.0, 600.0),
     Kind.QUOTA_SPENT: (59.0, 600.0),

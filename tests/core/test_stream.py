@@ -521,3 +521,41 @@ def test_a_copy_of_an_attempt_knows_what_was_delivered_and_changes_nothing_of_it
     take(copy, C, attempt=2)
     assert copy.delivered == ["a", "b", "c"]
     assert (body.shown, body.contents, body.delivered) == (2, 2, ["a", "b"])
+
+
+# ---- how long the first content took -------------------------------------------------------------------------------
+
+
+def test_the_time_to_the_first_content_is_kept_and_is_that_of_this_attempt() -> None:
+    body = delivery()
+    body.begin(100.0)
+    assert body.first_after is None
+    body.limit(100.0, FAR)
+    take(body, START, PING, now=101.0)
+    assert body.first_after is None, "a sign of life is no content"
+    body.limit(101.0, FAR)
+    take(body, A, now=102.5)
+    assert body.first_after == 2.5
+    body.limit(103.0, FAR)
+    take(body, B, STOP, now=160.0)
+    assert body.first_after == 2.5, "how long the rest takes is another matter"
+    body.begin(200.0)
+    assert body.first_after is None
+
+
+def test_a_copy_of_an_attempt_has_a_first_content_of_its_own() -> None:
+    body = delivery()
+    body.begin(0.0)
+    copy = body.fork()
+    copy.begin(1.0)
+    take(copy, A, now=1.5)
+    assert (body.first_after, copy.first_after) == (None, 0.5)
+
+
+def test_a_first_content_that_comes_at_once_took_no_time() -> None:
+    body = delivery()
+    body.begin(7.0)
+    take(body, A, now=7.0)
+    assert body.first_after == 0.0
+    take(body, B, now=9.0)
+    assert body.first_after == 0.0

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from forbear.core.hedge import SAVED, HedgeSettings, Hedging, Latencies
+from forbear.core.hedge import SAVED, HedgeSettings, Hedging
+from forbear.core.latencies import Latencies
 
 law = settings(max_examples=200, deadline=None)
 

@@ -12,7 +12,8 @@ import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -21,33 +22,43 @@ from loopback.steps import (
     Choose,
     Close,
     Cut,
+    GoAway,
     Hang,
+    RefuseStream,
     Reply,
     RequestStep,
     Reset,
     Speak,
     Step,
     Stream,
+    Taking,
     Talk,
     TurnAway,
 )
-from loopback.wire import Line, Request, encode, head_of, pairs_of, read_request
+from loopback.wire import NO_BODY, Line, Request, encode, head_of, pairs_of, pieces_of, read_request
 
 LEFT = (ConnectionError, EOFError, ssl.SSLError)  # what a client does to us: it left, or would not speak TLS with us
-NO_BODY = {204, 304}
 
 
 class Server:
-    """A server that does what its script says. Use it as a context manager, or as the `loopback` fixture."""
+    """A server that does what its script says. Use it as a context manager, or as the `loopback` fixture.
 
-    def __init__(self, *steps: Step, tls: ssl.SSLContext | None = None, date: str = "") -> None:
+    With `http2` it speaks HTTP/2: over TLS where the client agrees in the handshake (and else HTTP/1.1), and without
+    TLS always. `open_requests` are being answered now; a client that left is noticed by HTTP/2 at once, and by
+    HTTP/1.1 when the step has more to send, or waits for that.
+    """
+
+    def __init__(self, *steps: Step, tls: ssl.SSLContext | None = None, http2: bool = False, date: str = "") -> None:
         self.tls = tls
+        self._converse = http2_over(tls) if http2 else None
         self.date = date
         self.requests: list[Request] = []
         self.connections = 0
+        self.open_requests = 0
         self.port = 0
         self.trouble: BaseException | None = None
         self._script: deque[Step] = deque()
+        self._lines: set[Line] = set()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="loopback server", daemon=True)
         self.script(*(steps or (Reply(),)))
@@ -68,6 +79,22 @@ class Server:
     def url(self) -> str:
         """Where the server is, without a slash at the end."""
         return f"{'https' if self.tls else 'http'}://{self.host}"
+
+    @property
+    def open_connections(self) -> int:
+        """How many connections are open now."""
+        return len(self._lines)
+
+    def wait_until_idle(self, timeout: float = 5.0, *, kept: int = 0) -> None:
+        """Waits until no request is being answered and no more than `kept` connections are open. Raises `TimeoutError`
+        after so many seconds. It blocks: an async test, whose client needs the loop to leave, calls it in a thread.
+        """
+        ends = time.monotonic() + timeout
+        while self.open_requests or self.open_connections > kept:
+            if time.monotonic() > ends:
+                left = f"{self.open_requests} requests and {self.open_connections} connections"
+                raise TimeoutError(f"{left} are still open after {timeout:g} s")
+            time.sleep(0.002)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -100,26 +127,31 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._lines: set[Line] = set()
         listener = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.port = listener.sockets[0].getsockname()[1]
         self._ready.set()
         await self._stop.wait()
-        listener.close()
         for line in self._lines:
             line.drop()
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        while left := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(left)
+        listener.close()  # not before: a connection that is being accepted then would be lost, and never closed
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._stop.is_set():
+            writer.transport.abort()
+            return
         self.connections += 1
-        task = asyncio.create_task(self._connection(Line(reader, writer, self.connections)))
+        line = Line(reader, writer, self.connections)
+        self._lines.add(line)
+        task = asyncio.create_task(self._connection(line))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: self._lines.discard(line))
 
     async def _connection(self, line: Line) -> None:
-        self._lines.add(line)
         try:
             await self._attend(line)
         except LEFT:
@@ -127,7 +159,6 @@ class Server:
         except Exception as error:  # a fault of the script: told to the test when the server stops
             self.trouble = error
         await line.close()
-        self._lines.discard(line)
 
     async def _attend(self, line: Line) -> None:
         if isinstance(self._script[0], TurnAway | Talk):
@@ -135,20 +166,42 @@ class Server:
             return
         if self.tls is not None:
             await line.secure(self.tls)
+        if self._converse is not None and (self.tls is None or line.protocol == "h2"):
+            await self._converse(line, self._take, self.date)
+            return
         while await self._answer(line):
             pass
 
     async def _answer(self, line: Line) -> bool:
         method, path, headers, body = await read_request(line)
-        self.requests.append(Request(method, path, headers, body, time.monotonic(), line.number))
+        with self._take(Request(method, path, headers, body, time.monotonic(), line.number)) as step:
+            return await perform(line, step, method, self.date)
+
+    @contextmanager
+    def _take(self, request: Request) -> Iterator[RequestStep]:
+        """Logs a request, and gives the step that answers it within the block."""
+        self.requests.append(request)
         step = self._next()
         if isinstance(step, Choose):
-            step = step.of(self.requests[-1])
+            step = step.of(request)
         assert not isinstance(step, TurnAway | Talk), f"{step!r} needs a new connection, and this one was kept open"
-        return await perform(line, step, method, self.date)
+        self.open_requests += 1
+        try:
+            yield step
+        finally:
+            self.open_requests -= 1
 
     def _next(self) -> Step:
         return self._script.popleft() if len(self._script) > 1 else self._script[0]
+
+
+def http2_over(tls: ssl.SSLContext | None) -> Callable[[Line, Taking, str], Awaitable[None]]:
+    """What speaks HTTP/2, after the handshakes of TLS were told to offer it. It needs `h2`, and nothing else does."""
+    from loopback.http2 import converse  # noqa: PLC0415  # h2 is there only with the SDKs
+
+    if tls is not None:
+        tls.set_alpn_protocols(["h2", "http/1.1"])
+    return converse
 
 
 async def perform_at_door(line: Line, step: Step) -> None:
@@ -178,6 +231,8 @@ async def perform(line: Line, step: RequestStep, method: str, date: str) -> bool
             line.reset()
         case Hang():
             await line.until_gone()
+        case RefuseStream() | GoAway():
+            raise AssertionError(f"{step!r} is a step for HTTP/2, and this connection speaks HTTP/1.1")
         case Close() | Choose():
             pass
     return False
@@ -195,8 +250,7 @@ async def reply(line: Line, step: Reply, method: str, date: str) -> bool:
 
 
 async def send_slowly(line: Line, data: bytes, drip: float | None) -> None:
-    pieces: Sequence[bytes] = [data] if drip is None else [data[i : i + 1] for i in range(len(data))]
-    for piece in pieces:
+    for piece in pieces_of(data, drip):
         await line.send(piece)
         await asyncio.sleep(drip or 0.0)
 

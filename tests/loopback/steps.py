@@ -1,13 +1,16 @@
 """What the scripted server can do to a client: a closed set of steps, each the answer to one request.
 
 Nothing here opens a socket: a step is a frozen description, so a script can be a parameter, be compared and be printed.
-`TurnAway` and `Talk` take the whole connection, before any request is read; all others answer one HTTP request.
+`TurnAway` and `Talk` take the whole connection, before any request is read; all others answer one HTTP request. With
+HTTP/2, what a step does to "the connection" by RST it does to its stream (RST_STREAM, with INTERNAL_ERROR), and by FIN
+to the connection. `Speak` has no meaning there, and `RefuseStream` and `GoAway` have none in HTTP/1.1.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -23,6 +26,7 @@ class Reply:
     """A whole answer. A body that is not text or bytes is sent as JSON.
 
     `after`: seconds before its first byte. `drip`: seconds between single bytes of the whole answer (None: at once).
+    HTTP/2 has its headers at once, and then one frame of data for each byte; a header like `Connection` is left out.
     """
 
     status: int = 200
@@ -49,7 +53,7 @@ class Reset:
 
 @dataclass(frozen=True)
 class Cut:
-    """An answer whose Content-Length promises `missing` bytes more than come; then FIN, or RST."""
+    """An answer whose Content-Length promises `missing` bytes more than come; then FIN (HTTP/2: END_STREAM), or RST."""
 
     body: Any = b""
     status: int = 200
@@ -63,6 +67,7 @@ class Stream:
     """A chunked answer. A number among the chunks is a pause in seconds.
 
     `ends`: "whole" sends the last chunk, "close" (FIN) and "reset" (RST) do not, "hang" sends nothing more for ever.
+    With HTTP/2 each chunk is a frame of data.
     """
 
     chunks: Sequence[bytes | float]
@@ -79,10 +84,24 @@ class Speak:
 
 
 @dataclass(frozen=True)
+class RefuseStream:
+    """HTTP/2: RST_STREAM with REFUSED_STREAM, which says that the server has not looked at the request."""
+
+
+@dataclass(frozen=True)
+class GoAway:
+    """HTTP/2: GOAWAY, and FIN a breath later. Requests on streams above `last` were not looked at; of the others that
+    are not answered yet, no more comes.
+    """
+
+    last: int = 0
+
+
+@dataclass(frozen=True)
 class Choose:
     """The step that `of` gives for the request: for answers that depend on what was asked."""
 
-    of: Callable[[Request], Reply | Hang | Close | Reset | Cut | Stream | Speak]
+    of: Callable[[Request], Reply | Hang | Close | Reset | Cut | Stream | Speak | RefuseStream | GoAway]
 
 
 @dataclass(frozen=True)
@@ -99,8 +118,9 @@ class Talk:
     talk: Callable[[Line], Awaitable[None]]
 
 
-RequestStep: TypeAlias = Reply | Hang | Close | Reset | Cut | Stream | Speak | Choose
+RequestStep: TypeAlias = Reply | Hang | Close | Reset | Cut | Stream | Speak | RefuseStream | GoAway | Choose
 Step: TypeAlias = RequestStep | TurnAway | Talk
+Taking: TypeAlias = Callable[[Request], AbstractContextManager[RequestStep]]  # the step for a request, while it lasts
 
 
 def event(data: Any, name: str | None = None) -> bytes:

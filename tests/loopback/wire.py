@@ -1,7 +1,7 @@
 """HTTP/1.1 as bytes: a request is read from a connection, the head of an answer is written.
 
-It knows no script. It is written here, and not taken from a library, because the server must be able to break every
-rule that a library would keep.
+It knows no script, and has what HTTP/2 needs too. HTTP/1.1 is written here, and not taken from a library, because the
+server must be able to break every rule that a library would keep.
 """
 
 from __future__ import annotations
@@ -17,12 +17,16 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
+NO_BODY = {204, 304}
+LINGER = 1.0  # seconds in which a client may notice that we have ended the connection
 RST_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER with zero seconds: close() drops the connection with RST
 
 
 @dataclass(frozen=True)
 class Request:
-    """One request as it came in. Header names are as the client wrote them; `at` is `time.monotonic()`."""
+    """One request as it came in. Header names are as the client wrote them; `at` is `time.monotonic()`; `connection`
+    is the number of the connection, `stream` that of the HTTP/2 stream on it (0: the request came by HTTP/1.1).
+    """
 
     method: str
     path: str
@@ -30,6 +34,7 @@ class Request:
     body: bytes
     at: float
     connection: int
+    stream: int = 0
 
     def header(self, name: str) -> str | None:
         """The first value of a header, whatever the case of its name."""
@@ -52,6 +57,12 @@ class Line:
         """Does the server's side of the TLS handshake."""
         await self.writer.start_tls(context)
 
+    @property
+    def protocol(self) -> str | None:
+        """What the handshake agreed on for after it. None without TLS, and where the client did not say."""
+        secured = self.writer.get_extra_info("ssl_object")
+        return None if secured is None else secured.selected_alpn_protocol()
+
     async def send(self, data: bytes) -> None:
         """Sends, and waits until the bytes are on their way."""
         self.writer.write(data)
@@ -70,6 +81,14 @@ class Line:
     def drop(self) -> None:
         """Leaves at once, without waiting for the client."""
         self.writer.transport.abort()
+
+    async def bow_out(self) -> None:
+        """FIN; then what the client still says is taken for a while, or it would meet RST. With TLS `close` does so."""
+        if self.writer.can_write_eof():
+            with suppress(OSError):  # the client is gone already, or it stays for too long
+                self.writer.write_eof()
+                async with asyncio.timeout(LINGER):
+                    await self.until_gone()
 
     async def close(self) -> None:
         """Ends the connection with FIN, after what was sent, and waits for its end."""
@@ -116,10 +135,19 @@ def pairs_of(headers: Mapping[str, str] | Sequence[tuple[str, str]]) -> list[tup
     return list(headers.items()) if isinstance(headers, Mapping) else list(headers)
 
 
-def head_of(status: int, headers: Sequence[tuple[str, str]], defaults: Mapping[str, str]) -> bytes:
-    """A status line and headers; a default gives way to a header of the same name, and is left out if it is empty."""
+def pieces_of(data: bytes, drip: float | None) -> Sequence[bytes]:
+    """Data as it is sent: in one piece, or byte by byte."""
+    return [data] if drip is None else [data[i : i + 1] for i in range(len(data))]
+
+
+def merged(headers: Sequence[tuple[str, str]], defaults: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Headers and defaults: a default gives way to a header of the same name, and is left out if it is empty."""
     given = {name.lower() for name, _ in headers}
-    rows = [*headers, *((name, value) for name, value in defaults.items() if value and name not in given)]
+    return [*headers, *((name, value) for name, value in defaults.items() if value and name not in given)]
+
+
+def head_of(status: int, headers: Sequence[tuple[str, str]], defaults: Mapping[str, str]) -> bytes:
+    """A status line, headers and defaults."""
     reason = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else "Scripted"
-    lines = [f"HTTP/1.1 {status} {reason}", *(f"{name}: {value}" for name, value in rows), "", ""]
+    lines = [f"HTTP/1.1 {status} {reason}", *(f"{name}: {value}" for name, value in merged(headers, defaults)), "", ""]
     return "\r\n".join(lines).encode("latin-1")

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from forbear.classify.failures import classify
+from loopback import Cut, Server
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEADERS, RST_STREAM, SETTINGS, GOAWAY = 1, 3, 4, 7
@@ -75,3 +76,14 @@ def test_a_request_that_the_peer_did_not_look_at_was_not_done(package: str, word
         client.get(url)
     verdict = classify(caught.value, idempotent=False)
     assert (verdict.transient, verdict.executed, verdict.safe_to_retry) == (True, executed, executed == "no")
+
+
+@pytest.mark.parametrize("package", ["httpx", "httpx2"])
+def test_a_body_that_is_shorter_than_announced_may_be_whole_next_time(package: str) -> None:
+    pytest.importorskip("h2")
+    httpx = pytest.importorskip(package)
+    client = httpx.Client(http1=False, http2=True, timeout=5)
+    with Server(Cut(b"part"), http2=True) as server, client, pytest.raises(Exception) as caught:  # h2's own
+        client.get(server.url)
+    verdict = classify(caught.value, idempotent=False)
+    assert (verdict.transient, verdict.executed) == (True, "maybe")

@@ -45,7 +45,8 @@ class Plan:
     judge: what an error means for a call, at an instant of the wall clock. rejects: whether a result
     counts as a failure. on_retry: told before each wait; may return an awaitable. world: how the options change the
     world. listeners: told every event. gate: the guards of the service that is called. stream: how a stream is handed
-    over; None where the call is none. hedge: when a slow attempt gets a second copy.
+    over; None where the call is none. hedge: when a slow attempt gets a second copy. unsafe: why a failure that may
+    pass is not retried where it is not safe to.
 
     plain: nothing about time was changed. first_limit: seconds for the first attempt of a call with nothing around it.
     checks: whether somebody wants to know that an attempt has succeeded.
@@ -63,6 +64,7 @@ class Plan:
     gate: Gate | None = None
     hedge: Hedge | None = None
     stream: StreamSettings | None = None
+    unsafe: str = "the call is marked idempotent=False, and the server may have acted"
     plain: bool = field(init=False)
     first_limit: float = field(init=False)
     checks: bool = field(init=False)

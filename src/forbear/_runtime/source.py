@@ -24,20 +24,28 @@ class Answer:
     Some name a part of it at the beginning and the rest at the end: the last word on each counts.
     """
 
-    __slots__ = ("response", "usage")
+    __slots__ = ("_things", "usage")
 
     def __init__(self) -> None:
-        self.response: Any = None
+        self._things: list[Any] = []
         self.usage: dict[str, float] = {}
 
     def came_with(self, thing: Any) -> None:
-        """Remembers the response of what was opened, which may compute its attributes and fail at it."""
-        try:
-            response = getattr(thing, "response", thing)
-            if hasattr(response, "headers"):
-                self.response = response
-        except Exception:
-            return
+        """Remembers what was opened; it may get its response later."""
+        self._things.append(thing)
+
+    @property
+    def response(self) -> Any:
+        """The response of what was opened, which may compute its attributes and fail at it."""
+        return next(filter(None, map(_response_of, reversed(self._things))), None)
+
+
+def _response_of(thing: Any) -> Any:
+    try:
+        response = getattr(thing, "response", thing)
+        return response if hasattr(response, "headers") else None
+    except Exception:
+        return None
 
 
 class Source:

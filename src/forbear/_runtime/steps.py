@@ -91,7 +91,7 @@ def follow(
     run.previous_error = None  # the call is over, and the frames in its traceback must not keep it alive
     tell_end(plan, run, answer.reason, now, error)
     if answer.reason == "unsafe":
-        log_unsafe(plan.name, error)
+        log_unsafe(plan.name, error, run.forbidden or plan.unsafe)
     if answer.reason == "permanent" or answer.reason == "unsafe" or answer.reason == "interrupted":
         return False
     if not _leaves_marked(call, error, answer.reason, now, run.completed):

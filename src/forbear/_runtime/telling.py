@@ -65,13 +65,9 @@ def tell_end(
         tell(plan, event)
 
 
-def log_unsafe(name: str, error: BaseException) -> None:
+def log_unsafe(name: str, error: BaseException, why: str) -> None:
     """Says why a failure that may pass was not retried: silence here costs hours of search."""
-    logger.warning(
-        "%s not retried after %s: the call is marked idempotent=False, and the server may have acted",
-        name,
-        type_name(error),
-    )
+    logger.warning("%s not retried after %s: %s", name, type_name(error), why)
 
 
 def log_mistake(who: str, mistake: Exception) -> None:

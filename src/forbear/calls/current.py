@@ -9,6 +9,7 @@ import uuid
 from forbear._runtime.call import Call
 from forbear._runtime.scope import around
 from forbear.calls.deadline import Deadline
+from forbear.errors import AttemptSummary
 
 _making_a_key = threading.Lock()
 
@@ -58,6 +59,26 @@ class Attempt:
     def previous_error(self) -> BaseException | None:
         """What the attempt before this one ended with; None in the first."""
         return self._call.run.previous_error
+
+    def forbid_retry(self, why: str) -> None:
+        """Nothing follows this attempt if it fails, as it has done what can't be done twice. `why` is logged."""
+        self._call.run.forbidden = why
+
+    @property
+    def history(self) -> tuple[AttemptSummary, ...]:
+        """The attempts of this call that have failed, the oldest first; of many the last ten."""
+        return tuple(sorted(self._call.run.history, key=lambda summary: summary.number))
+
+    @property
+    def waited(self) -> float:
+        """Seconds that the call has waited so far."""
+        return self._call.run.waited
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the call began."""
+        call = self._call
+        return max(0.0, call.world.clock() - call.run.started_at)
 
     def __repr__(self) -> str:
         return f"<attempt {self.number} of {self._call.plan.name}>"

@@ -19,6 +19,7 @@ from forbear._runtime.world import REAL, Clock, Sleep, World
 from forbear.calls.callables import is_coroutine_function, name_of
 from forbear.calls.fallback import Fallback, choice_in, plan_in
 from forbear.calls.guarding import guards_of, hedge_of
+from forbear.calls.nesting import warn_if_nested
 from forbear.calls.stream_options import STREAM_OPTIONS, StreamOptions, stream_settings
 from forbear.classify.failures import Classifier, classify, is_retryable
 from forbear.classify.groups import with_origins
@@ -245,6 +246,8 @@ def _unknown(option: str) -> str:
     return f"there is no option {option}=" + (f"; did you mean {close[0]}=?" if close else "")
 
 
+# Kinds of failure behind which a client may have made several requests by itself.
+_OF_THE_NETWORK = frozenset({Kind.TIMEOUT, Kind.CONNECTION_REFUSED, Kind.CONNECTION_LOST})
 _REFUSED = Failure(transient=False, kind=Kind.GAVE_UP)
 # Errors that are one of these too must leave, whatever else they are.
 _LEAVING = (KeyboardInterrupt, SystemExit, GeneratorExit)
@@ -262,6 +265,8 @@ def _judge(retryable: Retryable, idempotent: bool) -> Callable[[Exception, Call,
         if any(already_retried(one, call, since) or isinstance(one, _NEVER) for one in with_origins(error)):
             return _REFUSED  # whatever the rule says: to retry it again would multiply
         failure = verdict(error, idempotent=idempotent, now=now)
+        if failure.status is not None or failure.kind in _OF_THE_NETWORK:
+            warn_if_nested(call.plan.name, error, call.run.policy.max_attempts)
         if rule is None or isinstance(error, ResultRejected):
             return failure
         transient = _answer(rule, error, failure)

@@ -101,7 +101,7 @@ class BreakerSettings:
         match failure.kind:
             case Kind.RATE_LIMITED | Kind.QUOTA_SPENT:
                 return self.rate_limited
-            case Kind.CANCELLED | Kind.GAVE_UP:
+            case Kind.CANCELLED | Kind.GAVE_UP | Kind.POOL_FULL:
                 return "neutral"
             case Kind.REJECTED_RESULT:
                 return "success"  # the service has answered; a poll that goes on is no outage

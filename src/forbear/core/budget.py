@@ -22,7 +22,7 @@ FRESH = 60.0  # seconds; what was earned before a longer pause says nothing abou
 FIRST_PACE, SLOWEST_PACE, SLOWER = 1.0, 30.0, 2.0  # seconds between retries that an empty budget lets through
 
 # A timeout has cost the server its full work, a refusal next to nothing. Who polls an answer burdens no sick service.
-COSTS: dict[Kind, float] = {Kind.TIMEOUT: 2.0, Kind.RATE_LIMITED: 0.5, Kind.REJECTED_RESULT: 0.0}
+COSTS: dict[Kind, float] = {Kind.TIMEOUT: 2.0, Kind.RATE_LIMITED: 0.5, Kind.REJECTED_RESULT: 0.0, Kind.POOL_FULL: 0.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

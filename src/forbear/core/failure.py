@@ -21,6 +21,7 @@ class Kind(StrEnum):
     OVERLOADED = "overloaded"  # the service sheds load
     SERVER_ERROR = "server error"  # the service failed
     TIMEOUT = "timeout"  # no answer in time
+    POOL_FULL = "pool full"  # no free connection of our own: nothing was sent, and the service knows of nothing
     CONNECTION_REFUSED = "connection refused"  # no connection was made: refused, unknown host, failed handshake
     CONNECTION_LOST = "connection lost"  # broke after something was sent
     BAD_ANSWER = "bad answer"  # an answer came, but cut short or not what it claims to be
@@ -53,6 +54,7 @@ PERMITS: dict[Kind, Permit] = {
     Kind.OVERLOADED: Permit(True, "maybe"),
     Kind.SERVER_ERROR: Permit(True, "maybe"),
     Kind.TIMEOUT: Permit(True, "maybe"),
+    Kind.POOL_FULL: Permit(True, "no"),
     Kind.CONNECTION_REFUSED: Permit(True, "no"),
     Kind.CONNECTION_LOST: Permit(True, "maybe"),
     Kind.BAD_ANSWER: Permit(True, "maybe"),

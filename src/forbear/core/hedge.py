@@ -11,9 +11,9 @@ Prevents copies that double the load of a service in the very moment when all it
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
+from forbear.core.latencies import Lately
 from forbear.core.validation import count, number, optional_seconds
 
 MAX_EXTRA_LOAD = 0.05  # the 95th percentile: what "The Tail at Scale" (Dean and Barroso, 2013) found worth its cost
@@ -22,9 +22,6 @@ MIN_SAMPLES = 100  # below that five slow ones decide
 SAVED = 30.0  # copies that a good time may save up, and that there are at the start: enough for a burst of slow answers
 GENERATION = 30.0  # seconds; the percentile is of the last one to two of these
 STALE = 600.0  # seconds after which a generation is forgotten, however few samples came since
-_GROWTH = math.log(1.02)  # the percentile is exact to 2 %
-_SHORTEST = 1e-5  # seconds
-_REFRESH = 16  # samples after which the percentile is computed anew
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,70 +55,28 @@ class HedgeSettings:
         object.__setattr__(self, "min_samples", count("min_samples", self.min_samples))
 
 
-class Latencies:
-    """How long attempts took, as counts of buckets that grow by 2 %."""
-
-    __slots__ = ("_counts", "total")
-
-    def __init__(self) -> None:
-        self._counts: dict[int, int] = {}
-        self.total = 0
-
-    def add(self, latency: float) -> None:
-        """One more, in seconds."""
-        bucket = math.ceil(math.log(max(latency, _SHORTEST)) / _GROWTH - 1e-9)
-        self._counts[bucket] = self._counts.get(bucket, 0) + 1
-        self.total += 1
-
-    def merged(self, other: Latencies) -> Latencies:
-        """Both together."""
-        both = Latencies()
-        both.total = self.total + other.total
-        both._counts = {
-            bucket: self._counts.get(bucket, 0) + other._counts.get(bucket, 0)
-            for bucket in self._counts.keys() | other._counts.keys()
-        }
-        return both
-
-    def exceeded_by(self, share: float) -> float:
-        """The shortest time in seconds that no more than this share of them took longer than."""
-        left = share * self.total * (1 + 1e-9)
-        for bucket in sorted(self._counts, reverse=True):
-            left -= self._counts[bucket]
-            if left < 0:
-                return math.exp(bucket * _GROWTH)
-        return 0.0
-
-
 class Hedging:
     """What attempts of one service have taught, and what is left to spend on copies. Durations are seconds.
 
     balance: copies that may be sent, a fraction.
     """
 
-    __slots__ = ("_before", "_delay", "_lately", "_opened_at", "_seen", "balance", "settings")
+    __slots__ = ("_lately", "balance", "settings")
 
     def __init__(self, settings: HedgeSettings, now: float) -> None:
         self.settings = settings
         self.balance = SAVED
-        self._before = Latencies()
-        self._lately = Latencies()
-        self._opened_at = now
-        self._delay: float | None = None
-        self._seen = 0  # samples when the delay was computed
+        self._lately = Lately(
+            now, share=settings.max_extra_load, enough=settings.min_samples, generation=GENERATION, stale=STALE
+        )
 
     def delay(self, now: float) -> float | None:
         """After how long a copy is worth sending; None while too little is known."""
         if self.settings.delay is not None:
             return self.settings.delay
-        self._turn(now)
-        samples = self._lately.total + self._before.total
-        if samples < self.settings.min_samples:
+        if self._lately.total(now) < self.settings.min_samples:
             return None
-        if self._delay is None or abs(samples - self._seen) >= _REFRESH:
-            self._seen = samples
-            self._delay = self._lately.merged(self._before).exceeded_by(self.settings.max_extra_load)
-        return self._delay
+        return self._lately.usual(now)
 
     def take(self) -> bool:
         """A copy is to be sent: whether it has been earned."""
@@ -140,20 +95,10 @@ class Hedging:
 
     def record(self, latency: float, now: float) -> None:
         """How long an attempt took until its answer, or until it was cancelled as another one was faster."""
-        self._turn(now)
-        self._lately.add(latency)
+        self._lately.add(latency, now)
 
     def failed(self, latency: float, now: float) -> None:
         """An attempt has failed after so long: it counts where an answer would have come by then."""
         usual = self.delay(now)
         if usual is not None and latency >= usual:
             self.record(latency, now)
-
-    def _turn(self, now: float) -> None:
-        """Forgets what is old, but never all of it at once while enough is coming in."""
-        age = now - self._opened_at
-        if age >= STALE or (age >= GENERATION and self._lately.total >= self.settings.min_samples):
-            self._before = self._lately if age < 2 * STALE else Latencies()
-            self._lately = Latencies()
-            self._opened_at = now
-            self._delay = None

@@ -37,7 +37,7 @@ _SAYS: dict[Kind, Verdict] = {
     Kind.REJECTED_RESULT: "success",
 }
 # What never reached the service, or was refused before it counted, costs no tokens.
-_UNCOUNTED = frozenset({Kind.CONNECTION_REFUSED})
+_UNCOUNTED = frozenset({Kind.CONNECTION_REFUSED, Kind.POOL_FULL})
 _REFUSED = frozenset({Kind.RATE_LIMITED, Kind.OVERLOADED, Kind.QUOTA_SPENT})
 
 

@@ -45,7 +45,8 @@ class Run:
 
     `number` is the current attempt's, from 1; `attempt_at` the instant when it began; `previous_error` what the one
     before it ended with, `pending` the failure that waits for its next attempt, `key` the idempotency key once one was
-    asked for, `mistake` an error of the caller's own rule, which must leave as it is. `stream` is what a stream has
+    asked for, `mistake` an error of the caller's own rule, which must leave as it is, `forbidden` why the attempt must
+    not be followed by another, if it says so. `stream` is what a stream has
     delivered; None where the call is none. `copies`: how many more of the current attempt a hedge has sent; each has a
     run of its own, `of` this one. `rounds` counts attempts without their copies.
     """
@@ -54,6 +55,7 @@ class Run:
         "attempt_at",
         "copies",
         "deadline_at",
+        "forbidden",
         "hint",
         "history",
         "key",
@@ -84,6 +86,7 @@ class Run:
         self.key: str | None = None
         self.pending: Pending | None = None
         self.mistake: BaseException | None = None
+        self.forbidden: str | None = None
         self.stream: Delivery | None = None
         self.history: deque[AttemptSummary] = deque(maxlen=HISTORY)
 
@@ -129,6 +132,8 @@ class Run:
     def refusal(self, failure: Failure) -> Stop | None:
         """Why no wait could help after this failure, whatever its length; None where one could."""
         stop = refusal(self.policy, failure, self.completed)
+        if self.forbidden is not None and stop != PERMANENT:
+            stop = UNSAFE
         if self.stream is None or self.stream.repeatable or stop in (UNSAFE, PERMANENT):
             return stop
         return INTERRUPTED  # the consumer has seen a part of it
@@ -162,8 +167,9 @@ class Run:
             answer = DEADLINE  # both limits are met; that the time is gone is what a caller must know
         if isinstance(answer, Retry) and not paid:
             answer = BUDGET
-        if self.refusal(failure) == INTERRUPTED:
-            answer = INTERRUPTED
+        stop = self.refusal(failure)
+        if stop is not None and (stop == INTERRUPTED or self.forbidden is not None):
+            answer = stop
         self.hint = failure.retry_after
         delay = answer.delay if isinstance(answer, Retry) else None
         self.remember(attempt or self, error, failure, now if ended_at is None else ended_at, delay)
@@ -192,7 +198,7 @@ class Run:
         """The wait is over: the next attempt begins now, and the pending error becomes the previous one."""
         self.waited += pending.answer.delay
         self.previous_error = pending.error
-        self.number, self.copies = self.completed + 1, 0
+        self.number, self.copies, self.forbidden = self.completed + 1, 0, None
         self.rounds += 1
         self.attempt_at = now
 

@@ -97,12 +97,13 @@ class Delivery:
 
     shown: how many chunks the consumer has and may keep, contents: how many of them are content. delivered: the first
     contents, or all with "resume". cut_by: the clock that ends the wait that is under way, due_at: when it does.
+    first_after: seconds that the consumer has waited for the first content of this attempt; None before it has come.
     """
 
     __slots__ = (
         "_contents_here", "_ended", "_held", "_kept", "_open", "_restarting",
         "_resuming", "_started_at", "_waited", "_waiting_since", "contents", "cut_by", "delivered", "due_at",
-        "released", "settings", "shown",
+        "first_after", "released", "settings", "shown",
     )  # fmt: skip
 
     def __init__(self, settings: StreamSettings) -> None:
@@ -126,6 +127,7 @@ class Delivery:
         self._started_at = self._waiting_since = now
         self._waited = 0.0  # seconds in which the consumer has waited since the last content
         self.due_at = math.inf
+        self.first_after: float | None = None
 
     def fork(self) -> Delivery:
         """One for a copy of the attempt that begins now: the first of them that brings content goes on for all."""
@@ -144,6 +146,7 @@ class Delivery:
         self._open.update(signal.begins)
         self._open -= self._ended  # a part that has ended stays so: some send the usage of it afterwards
         if signal.content:
+            self.first_after = self._waited if self.first_after is None else self.first_after
             self._waited = 0.0
             self._contents_here += 1
         if self.released:

@@ -23,7 +23,8 @@ from forbear.core.hedge import HedgeSettings
 from forbear.core.learned_rate import LearnedRate
 from forbear.core.rate import ONE, PER_MINUTE, Cost, Limit, Rates, RateSettings
 from forbear.core.room import Place, Room
-from forbear.core.validation import Seconds, count, flag, number
+from forbear.core.suggestion import suggestion
+from forbear.core.validation import Seconds, count, flag, number, optional_seconds
 from forbear.upstream.breaker import CircuitBreaker
 from forbear.upstream.budget import RetryBudget
 from forbear.upstream.counts import Counts
@@ -155,6 +156,23 @@ class Service:
         if self.observe_only:
             return 0.0
         return ready_in(self.entrance, self.breaker, ONE if self.rates is None else self.rates.cost(tokens))
+
+    def suggest_attempt_timeout(self, patience: Seconds | None = None) -> float:
+        """An attempt timeout in seconds, from how long the attempts of this service took lately: of streams, up to
+        their first content, which is what `first_timeout` bounds. See `forbear.suggest_attempt_timeout`.
+
+        Attempts that were cut or cancelled count with the time they had taken, where that was longer than the median.
+        Where it is more than one in a hundred, the real 99th percentile is longer than anybody has waited: ask again
+        when the new timeout is in use.
+
+        patience: seconds that the caller waits in all; None: endless.
+
+        Raises ValueError where fewer than 20 are known, or half of the patience is less than the 99th percentile.
+        """
+        most = optional_seconds("patience", patience, zero=False)
+        line = self.entrance.on(world_of(around()).clock)
+        known = line.act(lambda now: self.counts.times(line.clock, now).all(now))
+        return suggestion(f"Upstream {self.name!r}", known, most)
 
     def reset(self) -> None:
         """Forgets what refusals have taught: the pause, the rate, the limit on concurrency; closes the breaker.

@@ -243,15 +243,16 @@ class Way:
         """The attempt has returned."""
         guards, place = self.guards, self._take_place()
         if place is not None and self.line is not None:
-            room, reader = _room(self.line), guards.reader
+            room, reader, attempt, clock = _room(self.line), guards.reader, self.call.run, self.line.clock
             used = None if reader is None or guards.rates is None else reader.tokens(result)
             limits = () if reader is None else reader.limits(result)
 
             def settle(now: float) -> None:
                 room.succeeded(place, used, now)
-                room.correct(limits, now)
+                if limits:
+                    room.correct(limits, now)
                 if guards.counts is not None:
-                    guards.counts.successes += 1
+                    guards.counts.succeeded(attempt, clock, now)
 
             self.line.act(settle)
         self._leave_breaker("success")
@@ -267,7 +268,7 @@ class Way:
         if most is not None and failure.retry_after is not None and failure.retry_after > most:
             failure = replace(failure, retry_after=most)  # who believes in no longer wait asks nobody else for one
         if place is not None and self.line is not None:
-            room = _room(self.line)
+            room, attempt, clock = _room(self.line), self.call.run, self.line.clock
             limits = () if guards.reader is None else guards.reader.limits(error)
 
             def settle(now: float) -> float:
@@ -278,7 +279,7 @@ class Way:
                     room.failed(place, failure, now, random)
                 room.correct(limits, now)
                 if guards.counts is not None:
-                    guards.counts.failed(failure.kind)
+                    guards.counts.failed(failure.kind, attempt, clock, now)
                 return room.cool_until if room.cool_until > before + _LONGER else 0.0
 
             self._send_away(self.line.act(settle))
@@ -307,8 +308,14 @@ class Way:
         """The attempt was cancelled, or has not begun."""
         place = self._take_place()
         if place is not None and self.line is not None:
-            room = _room(self.line)
-            self.line.act(lambda now: room.cancelled(place, now))
+            room, counts, attempt, clock = _room(self.line), self.guards.counts, self.call.run, self.line.clock
+
+            def settle(now: float) -> None:
+                room.cancelled(place, now)
+                if counts is not None:
+                    counts.cut(attempt, clock, now)
+
+            self.line.act(settle)
         self._leave_breaker("neutral")
 
     def undone(self) -> None:

@@ -1,0 +1,1 @@
+"""What the integrations of HTTP libraries share; no library is known here."""

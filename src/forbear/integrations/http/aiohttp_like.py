@@ -1,0 +1,371 @@
+"""All of the middleware for aiohttp but the library itself, which comes as an argument.
+
+Decided here: a request is one call; its response is the first thing of a stream, and its body the rest, which its
+caller reads from the response itself while we watch: its lease is held until it was read, closed, or forgotten, and it
+ends at the deadline. Prevents connections that stay busy with answers nobody reads, and bodies that are read for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import warnings
+import weakref
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+from forbear.calls.verdicts import classify
+from forbear.core.stream import StreamSettings
+from forbear.errors import CircuitOpenError, DeadlineExceeded, GaveUp, RetryError, StreamInterrupted, mark, mark_of
+from forbear.integrations.http.exchange import Exchange, Rules, least
+from forbear.integrations.http.replay import Replay
+from forbear.integrations.http.watching import Watch
+
+_LONGEST = 1e9  # seconds; a longer wait needs no timer
+_MARGIN = 0.001  # seconds after the attempt's end: some event loops round a timer down
+_ADVICE = "give bytes, a file that can seek, or AsyncBody(function), whose function makes it anew"
+_TOO_SHORT = 0.005  # seconds before the deadline, in which a timer that was meant to end there may fire
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partner:
+    """The library, and our errors that are its own too, by the name of ours."""
+
+    library: ModuleType
+    errors: dict[str, type[Any]]
+
+    def seen(self, error: BaseException) -> BaseException:
+        """What a caller of the library sees of `error`: one of the library's own, for which there may be handlers."""
+        kind = self.errors.get(type(error).__name__)
+        if kind is not None and isinstance(error, RetryError):
+            return error.as_a(kind)
+        if kind is not None and isinstance(error, CircuitOpenError):
+            return kind(error.retry_in, error.name)  # type: ignore[no-any-return]
+        if type(error) is not TimeoutError:
+            return error
+        late: Exception = self.library.ServerTimeoutError(str(error))  # an attempt that was cut
+        late.__cause__ = error.__cause__
+        fact = mark_of(error)
+        if fact is not None:
+            mark(late, fact)
+        return late
+
+
+# ---- one request -----------------------------------------------------------------------------------------------------
+
+
+class _Head:
+    """What remains of a response that its caller has: were it kept itself, it could not be collected as garbage."""
+
+    __slots__ = ("headers", "status")
+
+    def __init__(self, response: Any) -> None:
+        self.headers = response.headers
+        self.status = response.status
+
+
+class AiohttpExchange(Exchange):
+    """One request, and all attempts at it. `response` is that of the attempt that runs; `whole`: it was read to its
+    end. `over` is set when the caller has done with the body, and then `broke` is what broke it, `closed` that it was
+    closed before its end.
+    """
+
+    __slots__ = (
+        "began", "broke", "clocks", "closed", "given", "handler", "loop", "over", "partner", "request", "response",
+        "watch", "whole",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        partner: Partner,
+        rules: Rules,
+        clocks: StreamSettings,
+        request: Any,
+        handler: Any,
+        replay: Replay,
+        watch: Watch | None,
+    ) -> None:
+        super().__init__(rules, request.method, str(request.url.origin()), request.headers, replay)
+        self.partner = partner
+        self.clocks = clocks
+        self.request: Any = request
+        self.handler: Any = handler
+        self.watch = watch
+        self.given = request.headers
+        self.loop = asyncio.get_running_loop()
+        self.over = asyncio.Event()
+        self.response: Any = None
+        self.broke: Exception | None = None
+        self.began = 0.0
+        self.whole = self.closed = False
+
+    async def send(self) -> None:
+        """One attempt, up to what is read inside of it. Raises the error that its answer stands for, if it is one."""
+        await self._prepare()
+        try:
+            await self._in_time()
+        except BaseException:
+            self._forbid()
+            raise
+
+    async def _prepare(self) -> None:
+        """An attempt begins: the request is as its caller made it, and has our headers besides."""
+        attempt, request = self.begin(), self.request
+        self.began, self.response, self.whole = attempt.elapsed, None, False
+        again, request.response = request.response is not None, None
+        if again:
+            with suppress(Exception):  # it ended with whatever ended the attempt before
+                await request.close()  # what writes the body must not move a file under us
+        request.headers = self.given.copy()  # the answer to each attempt tells with which it was made
+        for name, value in self.headers_of(attempt, self.given).items():
+            request.headers[name] = value
+        if again:
+            request.update_expect_continue()
+
+    async def _in_time(self) -> None:
+        """Makes the attempt. What its time is over for ends a little before our own timer, which knows less of it."""
+        limit = self.left()
+        clock = asyncio.timeout(limit + _MARGIN if limit < _LONGEST else None)
+        try:
+            async with clock:
+                self.response = response = await self.handler(self.request)
+                if self.rules.holds(self.method, response.status, response.headers):
+                    self._judge(await self._held())
+        except TimeoutError as error:
+            if not clock.expired():
+                raise
+            raise self._late() from error
+
+    def _forbid(self) -> None:
+        """The attempt has failed, or was cut: it may be that no other can be made."""
+        if self.attempt is None:
+            return
+        if self.replay.once and self.request.response is not None:  # it was sent, or is being sent
+            self.attempt.forbid_retry(f"the body of the request can be read only once; {_ADVICE}")
+        if _session_is_late(self.request):
+            self.attempt.forbid_retry("the session's total timeout, which is around all attempts, is over")
+
+    def left(self) -> float:
+        """Seconds until the attempt has taken too long; may be infinite."""
+        timeout = None if self.attempt is None else self.attempt.timeout
+        return math.inf if timeout is None else timeout
+
+    def _late(self) -> Exception:
+        """The attempt's time is over."""
+        library = self.partner.library
+        if self.request.response is None:  # nothing was sent yet
+            return library.ConnectionTimeoutError("the attempt's time was over before there was a connection")  # type: ignore[no-any-return]
+        return library.ServerTimeoutError("the attempt's time was over before its answer was complete")  # type: ignore[no-any-return]
+
+    async def _held(self) -> bytes:
+        """What is read of the body inside the attempt; it can be read again."""
+        content, chunks, size = self.response.content, list[bytes](), 0
+        while size <= self.rules.hold_body:
+            chunk = await content.readany()
+            if not chunk:
+                self.whole = True
+                break
+            chunks.append(chunk)
+            size += len(chunk)
+        held = b"".join(chunks)
+        if held:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # it is for aiohttp's own use, as here
+                content.unread_data(held)
+        return held
+
+    def _judge(self, held: bytes) -> None:
+        """Raises the error that the answer stands for, if it is one."""
+        response: Any = self.response
+        if response.status < 400:
+            return
+        about, text = response.request_info, response.reason or ""
+        error: Any = self.partner.library.ClientResponseError(
+            about, response.history, status=response.status, message=text, headers=response.headers
+        )
+        error.body = held
+        if not self.whole:
+            if not classify(error, idempotent=self.repeatable).transient:
+                return
+            most = self.rules.hold_body
+            cut = f"the answer is a failure, and longer than hold_body={most} bytes: the rest was not read"
+            response.content.set_exception(self.partner.library.ClientPayloadError(cut))
+        self.refused = (error, response)
+        raise error
+
+    def drop(self) -> None:
+        """An attempt is over: a response that nobody gets is closed, as its connection would be lost for the pool."""
+        if isinstance(self.response, self.partner.library.ClientResponse) and not self.whole:
+            self.response.close()
+
+    # ---- what the caller gets ----------------------------------------------------------------------------------------
+
+    def handed_out(self, response: Any, error: BaseException | None = None) -> Any:
+        """The response as the caller gets it. `error`: the one that it stands for, if it is a failure."""
+        gave_up = None if error is None else mark_of(error)
+        response.__forbear_log__ = self.log(gave_up)
+        if gave_up is not None:
+            response.raise_for_status = partial(
+                _raise_marked, response, self.partner.library.ClientResponseError, gave_up
+            )
+            self._watched()
+        return response
+
+    def seen(self, error: BaseException) -> BaseException:
+        """What a caller sees of the error that the call ends with: one of aiohttp's own, as there may be handlers."""
+        if isinstance(error, RetryError) or mark_of(error) is not None:
+            self._watched()
+        if type(error) is TimeoutError and self.request is not None and _session_is_late(self.request):
+            return error
+        return self.partner.seen(error)
+
+    def _watched(self) -> None:
+        """The request was given up: it is noted, in case the client repeats it."""
+        if self.watch is not None and self.attempt is not None:
+            content = getattr(self.request.body, "_value", None)
+            content = content if isinstance(content, bytes) else None
+            self.watch.gave_up((self.method, str(self.request.url), content), self.attempt.number)
+
+    # ---- the rest of the body ----------------------------------------------------------------------------------------
+
+    def hand_over(self, chunks: AsyncGenerator[Any]) -> Any:
+        """The response, whose body is still to come: its caller reads it, and we watch."""
+        response: Any = self.response
+        self.handed_out(response)
+        connection, gap = response.connection, self.clocks.gap_timeout
+        if connection is None:  # it is complete
+            self.over.set()
+        else:
+            connection.add_callback(partial(self._ended, weakref.ref(response)))
+            protocol = connection.protocol
+            if gap is not None and protocol is not None:
+                protocol.read_timeout = least(protocol.read_timeout, gap)
+                if not protocol._reading_paused:  # noqa: SLF001  # else it starts when reading goes on
+                    protocol.start_timeout()
+        # From here on we hold nothing that holds the response.
+        self.response = _Head(response)
+        watcher = self.loop.create_task(self._watch_over(chunks, weakref.ref(response), self._time_left()))
+        self.request = self.handler = None
+        _WATCHERS.add(watcher)
+        watcher.add_done_callback(_WATCHERS.discard)
+        return response
+
+    def _time_left(self) -> float | None:
+        """Seconds that the rest may take; None for no limit."""
+        attempt, total = self.attempt, self.clocks.total_timeout
+        if attempt is None:
+            return None
+        left = None if total is None else max(0.0, total - (attempt.elapsed - self.began))
+        return left if attempt.deadline is None else least(left, attempt.deadline.remaining())
+
+    def _ended(self, reference: weakref.ref[Any]) -> None:
+        """The connection has gone back: the body was read to its end, closed, or broken, or nobody holds it."""
+        response, library = reference(), self.partner.library
+        broke = None if response is None else response.content.exception()
+        whole = response is not None and response.content.is_eof()
+        if not whole and (
+            broke is None or type(broke) is self.partner.library.ClientConnectionError
+        ):  # "Connection closed"
+            self.closed = True
+        elif not whole and isinstance(broke, Exception):
+            self.broke = broke
+        self.loop.call_soon_threadsafe(self.over.set)  # the garbage collector runs in any thread
+
+    async def _watch_over(self, chunks: AsyncGenerator[Any], reference: weakref.ref[Any], left: float | None) -> None:
+        """Gives all back once the caller has done with the body, and ends the body where it takes too long."""
+        async with aclosing(chunks):
+            try:
+                async with asyncio.timeout(left):
+                    await self.over.wait()
+            except TimeoutError as late:
+                self.broke = late
+            if self.closed:
+                return
+            try:
+                await anext(chunks, None)
+            except StreamInterrupted as error:
+                response = reference()
+                if response is not None and not self.over.is_set():
+                    response.content.set_exception(self._broken(error.__cause__ or error))
+                    response.close()
+
+    def _broken(self, cause: BaseException) -> BaseException:
+        """What a caller sees of an answer whose time was over."""
+        attempt = self.attempt
+        if attempt is None or attempt.deadline is None or attempt.deadline.remaining() > _TOO_SHORT:
+            return self.seen(cause)
+        facts = {"elapsed": attempt.elapsed, "waited": attempt.waited, "history": attempt.history}
+        return self.partner.seen(DeadlineExceeded("deadline", attempt.number, cause, **facts))  # type: ignore[arg-type]
+
+
+_WATCHERS = set[asyncio.Task[None]]()  # the event loop holds its tasks only weakly
+
+
+class Sending:
+    """One attempt: what is iterated, and the response once it is there, whose headers the guards read."""
+
+    __slots__ = ("_exchange",)
+
+    def __init__(self, exchange: AiohttpExchange) -> None:
+        self._exchange = exchange
+
+    @property
+    def response(self) -> Any:
+        """The response, or what remains of it; None before it came."""
+        return self._exchange.response
+
+    async def __aiter__(self) -> AsyncGenerator[str]:
+        exchange = self._exchange
+        try:
+            await exchange.send()
+            yield "head"  # not the response itself, which the frames that wait here would keep alive
+            if exchange.broke is not None:
+                raise exchange.broke
+        finally:
+            exchange.drop()
+
+
+async def respond(exchange: AiohttpExchange, chunks: AsyncGenerator[Any]) -> Any:
+    """The response that the call brings. Raises what is left to raise, as an error of aiohttp."""
+    seen: BaseException | None = None
+    try:
+        await anext(chunks)
+    except BaseException as error:
+        response = exchange.response_of(error)
+        if response is not None:
+            return exchange.handed_out(response, error)
+        seen = exchange.seen(error)
+        if seen is error:
+            raise
+    try:
+        if seen is not None:
+            raise seen
+    finally:
+        del seen  # a frame must not keep alive what it raises
+    if not exchange.whole:
+        return exchange.hand_over(chunks)
+    with suppress(StreamInterrupted):  # there is nothing more to come too late
+        await anext(chunks, None)
+    return exchange.handed_out(exchange.response)
+
+
+def _raise_marked(response: Any, kind: type[Exception], gave_up: GaveUp) -> None:
+    """`raise_for_status` of a response that was retried in vain: no layer around it must retry it again."""
+    try:
+        type(response).raise_for_status(response)
+    except kind as error:
+        mark(error, gave_up)
+        raise
+
+
+def _session_is_late(request: Any) -> bool:
+    """Whether the session's total timeout, which is around all attempts, is over."""
+    try:
+        request._timer.assert_timeout()  # noqa: SLF001
+    except TimeoutError:
+        return True
+    return False

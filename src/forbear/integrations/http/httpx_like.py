@@ -1,0 +1,248 @@
+"""What the transports for httpx and for its successor httpx2 have in common, which is all but the library's name.
+
+Decided here: a request is one call; its response is the first thing of a stream, and its body the rest. So what a
+stream has an HTTP call has too: leases that are held until the body is closed, clocks, and one clean error. Must never
+import either library: it comes as an argument.
+
+Prevents connections that stay busy with answers nobody reads, and bodies that are read past the deadline.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from forbear.calls.verdicts import classify
+from forbear.errors import CircuitOpenError, DeadlineExceeded, RetryError, StreamInterrupted, mark, mark_of
+from forbear.integrations.http.clipping import tracing
+from forbear.integrations.http.exchange import Exchange, Rules, least
+from forbear.integrations.http.replay import Replay, position_of, replay_of
+from forbear.integrations.http.watching import Watch
+
+_TOO_SHORT = 0.005  # seconds before the deadline, in which a timer that was meant to end there may fire
+_CLOCKS = ("connect", "read", "write", "pool")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partner:
+    """The library, and what it needs of ours as classes of its own.
+
+    body, async_body: streams of the rest of an answer. once: a stream of a request's body that can be read only once.
+    errors: our errors, which are the library's own too, by the name of ours.
+    """
+
+    library: ModuleType
+    body: type[Any]
+    async_body: type[Any]
+    once: type[Any]
+    errors: dict[str, type[Any]]
+
+    def seen(self, error: BaseException) -> BaseException:
+        """What a caller of the library sees of `error`: one of the library's own, for which there may be handlers."""
+        kind = self.errors.get(type(error).__name__)
+        if kind is not None and isinstance(error, RetryError):
+            return error.as_a(kind)
+        if kind is not None and isinstance(error, CircuitOpenError):
+            return kind(error.retry_in, error.name)  # type: ignore[no-any-return]
+        if type(error) is not TimeoutError:
+            return error
+        late: Exception = self.library.ReadTimeout(str(error))  # an attempt that was cut
+        late.__cause__ = error.__cause__
+        fact = mark_of(error)
+        if fact is not None:
+            mark(late, fact)
+        return late
+
+
+def origin_of(url: Any) -> str:
+    """Scheme, host and port of a URL; a name and password in it stay out."""
+    return f"{url.scheme}://{url.netloc.decode('ascii').rpartition('@')[2]}"
+
+
+class HttpxExchange(Exchange):
+    """One request of httpx, and all attempts at it. `inner` sends it; `response` is that of the attempt that runs.
+
+    whole: whether its body was read to its end inside the attempt. size: bytes that were read there; late: whether its
+    time was over then.
+    """
+
+    __slots__ = ("blocking", "inner", "late", "partner", "request", "response", "size", "watch", "whole")
+
+    def __init__(
+        self, partner: Partner, rules: Rules, inner: Any, request: Any, watch: Watch | None, *, blocking: bool
+    ) -> None:
+        replay = replay_of_stream(request.stream, partner)
+        super().__init__(rules, request.method, origin_of(request.url), request.headers, replay)
+        self.partner = partner
+        self.inner = inner
+        self.request = request
+        self.watch = watch
+        self.blocking = blocking
+        self.response: Any = None
+        self.whole = self.late = False
+        self.size = 0
+
+    def outgoing(self) -> Any:
+        """The request as the attempt that begins now sends it. The caller's own stays as it is."""
+        attempt, request = self.begin(), self.request
+        self.response, self.whole, self.late, self.size = None, False, False, 0
+        headers = request.headers.copy()
+        for name, value in self.headers_of(attempt, headers).items():
+            headers[name] = value
+        given = request.extensions.get("timeout") or {}
+        timeouts = {name: least(given.get(name), attempt.timeout) for name in _CLOCKS}
+        extensions = {**request.extensions, "timeout": timeouts}
+        return self.partner.library.Request(
+            request.method,
+            request.url,
+            headers=headers,
+            stream=self.partner.once(self.body_begun, request.stream) if self.replay.once else request.stream,
+            extensions=tracing(extensions) if self.blocking else extensions,
+        )
+
+    def left(self) -> float:
+        """Seconds until the attempt, or the wait that is under way, has taken too long; may be infinite."""
+        timeout = None if self.attempt is None else self.attempt.timeout
+        return math.inf if timeout is None else timeout
+
+    def came(self, response: Any) -> bool:
+        """The head of an answer has come: whether its body is to be read inside the attempt."""
+        self.response = response
+        return self.rules.holds(self.method, response.status_code, response.headers)
+
+    def take(self, held: list[bytes], chunk: bytes) -> bool:
+        """More of an answer that is read inside the attempt has come. Whether there is room for the next chunk.
+
+        Raises the library's ReadTimeout where it came after the time was over; what ends in time may be taken in late.
+        """
+        if self.late:
+            raise self.partner.library.ReadTimeout("the attempt's time was over before its answer was complete")
+        self.late = self.left() <= 0
+        held.append(chunk)
+        self.size += len(chunk)
+        return self.size <= self.rules.hold_body
+
+    def judge(self, held: list[bytes]) -> None:
+        """The body has been read, as far as there is room for it. Raises the error that the answer stands for, if any."""
+        response, content = self.response, b"".join(held)
+        self.whole = whole = self.size <= self.rules.hold_body
+        if whole:
+            response.stream = self.partner.library.ByteStream(content)
+        if response.status_code < 400:
+            return
+        error = self._error_of(response, content)
+        if whole or classify(error, idempotent=self.repeatable).transient:
+            if not whole:
+                self._cut(response, held)
+            self.refused = (error, response)
+            raise error
+
+    def _cut(self, response: Any, held: list[bytes]) -> None:
+        """A long answer that is a failure, and may be handed out all the same: what was read of it, then an error."""
+        text = f"the answer is a failure, and longer than hold_body={self.rules.hold_body} bytes: the rest was not read"
+        error = self.partner.library.ReadError(text)
+        if self.blocking:
+            response.stream = self.partner.body(self, _then_raise(held, error))
+        else:
+            response.stream = self.partner.async_body(self, _then_raise_async(held, error))
+
+    def _error_of(self, response: Any, content: bytes) -> Exception:
+        """The library's own error for an answer, with a copy of it: the caller may still read the answer itself."""
+        library = self.partner.library
+        copy = library.Response(
+            response.status_code,
+            headers=response.headers,
+            stream=library.ByteStream(content),
+            request=self.request,
+            extensions=response.extensions,
+        )
+        with suppress(Exception):  # a body that can't be decoded says nothing; its status does
+            copy.read()
+        text = f"{response.status_code} {response.reason_phrase} for {self.name}"
+        return library.HTTPStatusError(text, request=self.request, response=copy)  # type: ignore[no-any-return]
+
+    def handed_out(self, response: Any, error: BaseException | None = None) -> Any:
+        """The response as the caller gets it. `error`: the one that it stands for, if it is a failure."""
+        gave_up = None if error is None else mark_of(error)
+        response.extensions["forbear"] = self.log(gave_up)
+        if gave_up is not None:
+            self._watched()
+        return response
+
+    def seen(self, error: BaseException) -> BaseException:
+        """What a caller sees of the error that the call ends with."""
+        if isinstance(error, RetryError) or mark_of(error) is not None:
+            self._watched()
+        return self.partner.seen(error)
+
+    def _watched(self) -> None:
+        """The request was given up: it is noted, in case the client repeats it."""
+        if self.watch is not None and self.attempt is not None:
+            content = getattr(self.request, "_content", None)  # what was read of the body; None for a stream
+            self.watch.gave_up((self.method, str(self.request.url), content), self.attempt.number)
+
+    def broken(self, interrupted: StreamInterrupted) -> BaseException:
+        """What a caller sees of an answer whose body broke."""
+        cause = interrupted.__cause__
+        if cause is None:
+            return interrupted
+        seen = self.partner.seen(cause)
+        attempt = self.attempt
+        if attempt is None or attempt.deadline is None or attempt.deadline.remaining() > _TOO_SHORT:
+            return seen
+        if not isinstance(seen, self.partner.library.TimeoutException):
+            return seen
+        facts = {"elapsed": attempt.elapsed, "waited": attempt.waited, "history": attempt.history}
+        return self.partner.seen(DeadlineExceeded("deadline", attempt.number, seen, **facts))  # type: ignore[arg-type]
+
+
+def _then_raise(chunks: list[bytes], error: Exception) -> Generator[bytes]:
+    yield from chunks
+    raise error
+
+
+async def _then_raise_async(chunks: list[bytes], error: Exception) -> AsyncGenerator[bytes]:
+    for chunk in chunks:
+        yield chunk
+    raise error
+
+
+# ---- the body of a request -------------------------------------------------------------------------------------------
+
+
+class Once:
+    """A request's body that can be read only once; `begun` is called when somebody begins to."""
+
+    def __init__(self, begun: Callable[[], None], stream: Any) -> None:
+        self._begun = begun
+        self._stream = stream
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._begun()
+        return iter(self._stream)
+
+    def __aiter__(self) -> Any:
+        self._begun()
+        return self._stream.__aiter__()
+
+
+def replay_of_stream(stream: Any, partner: Partner) -> Replay:
+    """How the body of a request is sent again. Its streams keep what the caller gave under these names."""
+    if isinstance(stream, partner.library.ByteStream):
+        return Replay()
+    fields = getattr(stream, "fields", None)
+    if isinstance(fields, list):  # a multipart form: it sets its files back by itself, to their beginning
+        files = [field.file for field in fields if not isinstance(getattr(field, "file", b""), (bytes, str))]
+        return Replay(once=any(position_of(file) is None for file in files))
+    return replay_of(getattr(stream, "_stream", stream if hasattr(type(stream), "__next__") else _OPAQUE))
+
+
+class _Opaque:
+    """A body of which nobody knows whether it can be read again."""
+
+
+_OPAQUE = _Opaque()
