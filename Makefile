@@ -39,6 +39,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/inflight.py
 	$(BIN)/python benchmarks/limiter.py
+	$(BIN)/python benchmarks/transports.py
 	$(BIN)/python benchmarks/goodput
 
 $(STAMP): pyproject.toml constraints-dev.txt

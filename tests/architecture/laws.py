@@ -42,6 +42,7 @@ PARTNERS: dict[str, set[str]] = {
     "integrations.requests": {"requests"},
     "integrations.openai": {"openai"},
     "integrations.anthropic": {"anthropic"},
+    "integrations.http.urllib3_sending": {"urllib3"},  # which requests is made of
 }
 
 # Where a module of ours may be imported inside a function, and why.

@@ -113,7 +113,7 @@ async def read_request(line: Line) -> tuple[str, str, list[tuple[str, str]], byt
 async def read_chunks(reader: asyncio.StreamReader) -> bytes:
     """The body of a request that was sent in chunks."""
     body = b""
-    while size := int((await reader.readline()).split(b";")[0], 16):
+    while size := int((await reader.readuntil(b"\n")).split(b";")[0], 16):  # EOFError where the client leaves
         body += await reader.readexactly(size)
         await reader.readexactly(2)
     await reader.readuntil(b"\r\n")

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 import pytest
 
 from forbear import ApiError, classify
+from forbear.integrations.httpx import AsyncTransport, Transport
 from forbear.testing import FakeTime, Flaky, record_events
 from foreign import WebError, answer
 
@@ -73,3 +75,65 @@ def test_a_rule_of_the_callers_own_makes_nothing_safe(form: Form) -> None:
         form(fn, idempotent=False, retryable=WebError)
     assert fn.calls == 1
     assert [end.reason for end in events.ends] == ["unsafe"]
+
+
+# ---- as it was reported: a POST by HTTP --------------------------------------------------------------------------
+
+
+async def post(kind: str, answers: list[Any], headers: dict[str, str] | None = None, **options: Any) -> httpx.Response:
+    """The response to one POST; each request takes the next answer."""
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return httpx.Response(answer, text="an answer")
+
+    inner, url = httpx.MockTransport(handler), "https://api.example/orders?token=hunter2"
+    if kind == "blocking":
+        return httpx.Client(transport=Transport(inner, **options), trust_env=False).post(url, headers=headers)
+    client = httpx.AsyncClient(transport=AsyncTransport(inner, **options), trust_env=False)
+    return await client.post(url, headers=headers)
+
+
+@pytest.mark.parametrize("kind", ["blocking", "async"])
+@pytest.mark.parametrize("failure", [503, 500, httpx.ReadTimeout("late"), httpx.ReadError("reset")])
+async def test_a_post_that_is_not_sent_again_is_not_a_silent_one(
+    kind: str, failure: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = [failure, 200]
+    with FakeTime() as clock, record_events() as events:
+        if isinstance(failure, int):
+            assert (await post(kind, answers)).status_code == failure
+        else:
+            with pytest.raises(type(failure)):
+                await post(kind, answers)
+        assert clock.now == 0.0
+    assert answers == [200]
+    assert [(end.call, end.reason) for end in events.ends] == [("POST https://api.example", "unsafe")]
+    [line] = [record.getMessage() for record in caplog.records if record.name == "forbear"]
+    assert "POST https://api.example not retried" in line
+    assert "not repeatable" in line
+    assert "idempotency_key=True" in line  # what to do instead
+    assert "hunter2" not in line
+
+
+@pytest.mark.parametrize("kind", ["blocking", "async"])
+@pytest.mark.parametrize(
+    "options", [{"idempotency_key": True}, {"headers": {"Idempotency-Key": "order 17"}}, {"idempotent": True}]
+)
+async def test_under_a_stated_rule_it_is_sent_again(kind: str, options: dict[str, Any]) -> None:
+    answers = [503, httpx.ReadTimeout("late"), 200]
+    with FakeTime(), record_events() as events:
+        assert (await post(kind, answers, **options)).status_code == 200
+    assert answers == []
+    assert [(end.reason, end.attempts) for end in events.ends] == [("success", 3)]
+
+
+@pytest.mark.parametrize("kind", ["blocking", "async"])
+@pytest.mark.parametrize("failure", [429, httpx.ConnectError("refused")])
+async def test_so_it_is_where_nothing_was_done(kind: str, failure: Any) -> None:
+    answers = [failure, 200]
+    with FakeTime():
+        assert (await post(kind, answers)).status_code == 200
+    assert answers == []

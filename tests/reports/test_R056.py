@@ -6,9 +6,11 @@ import asyncio
 import uuid
 from typing import Any
 
+import httpx
 import pytest
 
 from forbear import ApiError, RetriesExhausted, Upstream, current_attempt, hedge, retry
+from forbear.integrations.httpx import AsyncTransport, Transport
 from forbear.testing import FakeTime
 from foreign import Thing, foreign
 from forms import async_version
@@ -153,3 +155,106 @@ async def test_where_nothing_but_conflicts_comes_the_conflict_is_told() -> None:
     with FakeTime(), pytest.raises(RetriesExhausted) as caught:
         await hedge(post, delay=0.2)
     assert caught.value.last_error is error
+
+
+# ---- by HTTP -----------------------------------------------------------------------------------------------------
+
+
+class Shop:
+    """A server that creates a payment for each key it has not seen. Of the first requests some are never answered, or
+    say that the first one with their key is still in progress.
+    """
+
+    def __init__(self, *answers: str) -> None:
+        self.answers = list(answers)
+        self.keys: list[str] = []
+        self.created: dict[str, int] = {}
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        key = request.headers["Idempotency-Key"]
+        self.keys.append(key)
+        answer = self.answers.pop(0) if self.answers else "done"
+        if answer == "in progress":
+            return httpx.Response(409, json={"error": "a request with this key is in progress"})
+        created = self.created.setdefault(key, len(self.created) + 1)
+        if answer == "lost":
+            raise httpx.ReadTimeout("the payment was made, but nobody learns of it", request=request)
+        return httpx.Response(201, json={"payment": created})
+
+
+class Clerk:
+    """A client that pays, blocking or not."""
+
+    def __init__(self, kind: str, shop: Shop, **options: Any) -> None:
+        inner = httpx.MockTransport(shop)
+        self.blocking = kind == "blocking"
+        self.http: Any = (
+            httpx.Client(transport=Transport(inner, **options), trust_env=False)
+            if self.blocking
+            else httpx.AsyncClient(transport=AsyncTransport(inner, **options), trust_env=False)
+        )
+
+    async def pay(self, **options: Any) -> int:
+        response = self.http.post("https://api.example/payments", json={"amount": 17}, **options)
+        response = response if self.blocking else await response
+        return int(response.raise_for_status().json()["payment"])
+
+
+@pytest.mark.parametrize("kind", ["blocking", "async"])
+async def test_a_post_by_http_that_times_out_twice_is_done_once(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    makes: list[uuid.UUID] = []
+    real = uuid.uuid4
+
+    def counted() -> uuid.UUID:
+        makes.append(real())
+        return makes[-1]
+
+    monkeypatch.setattr(uuid, "uuid4", counted)
+    shop = Shop("lost", "lost")
+    clerk = Clerk(kind, shop, idempotency_key=True)
+    with FakeTime():
+        assert await clerk.pay() == 1
+        assert (len(shop.keys), len(set(shop.keys)), len(makes)) == (3, 1, 1)
+        assert await clerk.pay() == 2
+        assert (len(set(shop.keys)), len(makes)) == (2, 2)
+
+
+@pytest.mark.parametrize("kind", ["blocking", "async"])
+async def test_a_conflict_by_http_with_the_lost_first_one_is_not_the_end(kind: str) -> None:
+    shop = Shop("lost", "in progress", "in progress")
+    with FakeTime() as clock:
+        assert await Clerk(kind, shop, idempotency_key=True).pay() == 1
+        assert len(clock.sleeps) == 3
+    assert (len(shop.keys), len(set(shop.keys)), len(shop.created)) == (4, 1, 1)
+
+
+@pytest.mark.parametrize("kind", ["blocking", "async"])
+async def test_a_key_of_the_callers_is_the_only_one(kind: str) -> None:
+    shop = Shop("lost", "lost")
+    with FakeTime():
+        for options in ({}, {"idempotency_key": True}):
+            assert await Clerk(kind, shop, **options).pay(headers={"Idempotency-Key": "order 17"}) == 1
+    assert set(shop.keys) == {"order 17"}
+
+
+async def test_copies_of_a_request_within_one_hedged_call_share_its_key() -> None:
+    sent: list[str] = []
+    shop = Shop()
+
+    async def handler(request: httpx.Request) -> httpx.Response:
+        sent.append(request.headers["Idempotency-Key"])
+        if len(sent) == 1:
+            await asyncio.sleep(60)
+        return shop(request)
+
+    client = httpx.AsyncClient(transport=httpx.MockTransport(handler), trust_env=False)
+
+    async def pay() -> int:
+        attempt = current_attempt()
+        assert attempt is not None
+        response = await client.post("https://api.example/pay", headers={"Idempotency-Key": attempt.idempotency_key})
+        return int(response.json()["payment"])
+
+    with FakeTime():
+        assert await hedge(pay, delay=0.2) == 1
+    assert (len(sent), len(set(sent)), len(shop.created)) == (2, 1, 1)

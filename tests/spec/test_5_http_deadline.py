@@ -25,7 +25,6 @@ from forbear import (
 from forbear.integrations import httpx as ours
 from forbear.integrations.http import httpx_like
 from forbear.testing import FakeTime
-
 from loopback.server import Server
 from loopback.steps import Reply
 
@@ -569,7 +568,7 @@ async def test_without_the_mark_of_the_response_they_would_multiply(kind: str, m
 async def test_the_pool_is_used(kind: str, server: Server) -> None:
     server.script(*[Reply(503, body="not now"), Reply(429, body="x" * 10_000), Reply(200, body="done")] * 4)
     inner = httpx.HTTPTransport(trust_env=False) if kind == "blocking" else httpx.AsyncHTTPTransport(trust_env=False)
-    with FakeTime(patience=0.5):
+    with FakeTime(patience=5.0):
         client = Client(kind, inner, backoff=constant(0.0), timeout=None)
         for _ in range(4):
             assert (await client.get(server.url)).text == "done"

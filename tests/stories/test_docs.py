@@ -15,6 +15,8 @@ EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 # What an example may take for granted: the reader's own client and functions.
 READERS_OWN = """
+import os
+os.environ.update(OPENAI_API_KEY="key", ANTHROPIC_API_KEY="key")
 class client:
     async def complete(prompt): return prompt
     async def send(key): return key

@@ -7,7 +7,10 @@ when nobody can ask for the rest any more.
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 from forbear._runtime.call import Call, Plan, drop, open_call
@@ -16,6 +19,18 @@ from forbear._runtime.source import Source
 from forbear._runtime.telling import tell_attempt, tell_end
 from forbear.core.stream import Delivery
 from forbear.errors import StreamInterrupted
+
+# Before 3.12 the collector may come in the middle of ContextVar.set, and a set within that one crashes the interpreter.
+# So a stream that the collector closes is closed in whatever scope that runs.
+_collecting: set[int] = set()
+
+
+def _note_collection(phase: str, _: object) -> None:
+    (_collecting.add if phase == "start" else _collecting.discard)(get_ident())
+
+
+if sys.version_info < (3, 12):
+    gc.callbacks.append(_note_collection)
 
 SENDS = "nothing can be sent into a stream, which may have to be made anew: pass it as an argument"
 
@@ -43,7 +58,8 @@ class Body:
     def enter(self) -> Ambient:
         """What runs from here on is part of the stream: gives what held before."""
         before = current.get()
-        current.set(self.call)
+        if get_ident() not in _collecting:
+            current.set(self.call)
         if self.call.passage is not None:
             self.call.passage.stepped_in()
         return before

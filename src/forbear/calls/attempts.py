@@ -140,6 +140,9 @@ class BlockAttempt(Attempt):
             if not self.again and failed is not error:
                 raise failed
             return self.again
+        except BaseException:
+            self._over()
+            raise
         finally:
             del error, failed
 

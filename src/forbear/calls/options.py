@@ -149,10 +149,18 @@ _MEANT = {
 }
 
 
-def plan_of(name: str, options: Mapping[str, Any], *, stream: bool | None = False, place: Hashable = None) -> Plan:
+def plan_of(
+    name: str,
+    options: Mapping[str, Any],
+    *,
+    stream: bool | None = False,
+    place: Hashable = None,
+    innermost: bool = False,
+) -> Plan:
     """The plan that the options describe. Raises TypeError for an unknown name, ValueError for a bad value.
 
     `stream`: whether it is a stream's; None where that is not known yet. `place`: where a single call is written.
+    `innermost`: whether each attempt makes one request for certain.
 
     Plans are frozen: the call form, which names its options anew each time, need not build one each time.
     """
@@ -161,7 +169,7 @@ def plan_of(name: str, options: Mapping[str, Any], *, stream: bool | None = Fals
             return _remembered(name, **options)
         except TypeError:  # what can't be hashed is no good value, and is told so below
             pass
-    return _plan_of(name, options, stream, place)
+    return _plan_of(name, options, stream, place, innermost)
 
 
 @lru_cache(maxsize=256, typed=True)
@@ -169,7 +177,13 @@ def _remembered(name: str, /, **options: Any) -> Plan:
     return _plan_of(name, options)
 
 
-def _plan_of(name: str, options: Mapping[str, Any], stream: bool | None = False, place: Hashable = None) -> Plan:
+def _plan_of(
+    name: str,
+    options: Mapping[str, Any],
+    stream: bool | None = False,
+    place: Hashable = None,
+    innermost: bool = False,
+) -> Plan:
     for option in options:
         if option not in _NAMES:
             raise TypeError(_unknown(option))
@@ -186,7 +200,11 @@ def _plan_of(name: str, options: Mapping[str, Any], stream: bool | None = False,
     return Plan(
         name=name,
         policy=policy,
-        judge=_judge(options.get("retryable", is_retryable), flag("idempotent", options.get("idempotent", True))),
+        judge=_judge(
+            options.get("retryable", is_retryable),
+            flag("idempotent", options.get("idempotent", True)),
+            watch=not innermost,
+        ),
         rejects=rejects,
         on_retry=hook,
         reraise=flag("reraise", options.get("reraise", False)),
@@ -254,8 +272,11 @@ _LEAVING = (KeyboardInterrupt, SystemExit, GeneratorExit)
 _NEVER = (*_LEAVING, CircuitOpenError, UsageError)
 
 
-def _judge(retryable: Retryable, idempotent: bool) -> Callable[[Exception, Call, float], Failure]:
-    """What an error means for a call with these options, at an instant of the wall clock."""
+def _judge(retryable: Retryable, idempotent: bool, *, watch: bool) -> Callable[[Exception, Call, float], Failure]:
+    """What an error means for a call with these options, at an instant of the wall clock.
+
+    `watch`: whether retries that were made below are told of.
+    """
     rule = _predicate(retryable)
     verdict = retryable.classify if isinstance(retryable, Classifier) else classify
 
@@ -265,7 +286,7 @@ def _judge(retryable: Retryable, idempotent: bool) -> Callable[[Exception, Call,
         if any(already_retried(one, call, since) or isinstance(one, _NEVER) for one in with_origins(error)):
             return _REFUSED  # whatever the rule says: to retry it again would multiply
         failure = verdict(error, idempotent=idempotent, now=now)
-        if failure.status is not None or failure.kind in _OF_THE_NETWORK:
+        if watch and (failure.status is not None or failure.kind in _OF_THE_NETWORK):
             warn_if_nested(call.plan.name, error, call.run.policy.max_attempts)
         if rule is None or isinstance(error, ResultRejected):
             return failure

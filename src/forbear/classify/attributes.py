@@ -16,6 +16,8 @@ NAMES = frozenset({
     "os_error", "provider_status_code", "raw_response", "rcvd", "reason", "request", "response", "retry_after",
     "sqlstate", "status", "status_code", "trailing_metadata", "type",
 })  # fmt: skip
+# Other names of attributes that are read too; to ask for them makes the library warn.
+_DEPRECATED = frozenset({("aiohttp.client_exceptions", "code")})
 # Packages of Python itself whose errors tell about a service.
 PYTHONS = frozenset({
     "asyncio", "builtins", "concurrent", "ftplib", "http", "json", "nntplib", "smtplib", "socket", "ssl", "urllib",
@@ -72,6 +74,8 @@ def _declared(kind: Any) -> tuple[tuple[str, bool], ...]:
         if one.__module__ != "builtins" and ("__getattr__" in own or "__getattribute__" in own):
             return tuple((name, True) for name in NAMES)
         for name in NAMES & own.keys():
+            if (one.__module__, name) in _DEPRECATED:
+                continue
             declared.setdefault(name, hasattr(type(own[name]), "__set__"))
     return tuple(declared.items())
 

@@ -68,7 +68,8 @@ PARTNER = shared.Partner(
 class Transport(httpx2.BaseTransport):
     """A transport that sends each request as one call: with retries, under one deadline.
 
-    inner: what sends the single attempts (default: `httpx2.HTTPTransport()`); it takes proxies, certificates, HTTP/2.
+    inner: what sends the single attempts; it takes proxies, certificates, HTTP/2. Its own retries are turned off.
+        Default: `httpx2.HTTPTransport()`.
     upstream: whose guards the requests pass. "per origin" (default): an `Upstream` for each scheme, host and port; an
         `Upstream` for all; a function of the origin ("https://api.example.com") that gives one; None.
     idempotency_key: True adds an `Idempotency-Key` to requests without one, the same on all attempts; a text: a header
@@ -100,7 +101,9 @@ class Transport(httpx2.BaseTransport):
         hold_json: bool = False,
         **options: Unpack[HttpOptions],
     ) -> None:
-        self.inner = httpx2.HTTPTransport() if inner is None else inner
+        self.inner: httpx2.BaseTransport = owning.checked(
+            httpx2.HTTPTransport() if inner is None else inner, "Transport", "AsyncTransport"
+        )
         self._rules = Rules.of(idempotent, idempotency_key, deadline_header, attempt_header, hold_body, hold_json)
         self._watch: Watch | None = None
         self._senders = Senders(sending.sending, upstream, options, blocking=True)
@@ -147,14 +150,19 @@ class AsyncTransport(httpx2.AsyncBaseTransport):
         hold_json: bool = False,
         **options: Unpack[HttpOptions],
     ) -> None:
-        self.inner = httpx2.AsyncHTTPTransport() if inner is None else inner
+        self.inner: httpx2.AsyncBaseTransport = owning.checked(
+            httpx2.AsyncHTTPTransport() if inner is None else inner, "AsyncTransport", "Transport"
+        )
         self._rules = Rules.of(idempotent, idempotency_key, deadline_header, attempt_header, hold_body, hold_json)
         self._watch: Watch | None = None
-        self._senders = Senders(sending.sending_async, upstream, options, blocking=False)
+        timed = isinstance(self.inner, httpx2.AsyncHTTPTransport)
+        self._senders = Senders(sending.sending_async, upstream, options, blocking=False, has_timers=timed)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Sends a request, again where that makes sense."""
-        exchange = shared.HttpxExchange(PARTNER, self._rules, self.inner, request, self._watch, blocking=False)
+        exchange = shared.HttpxExchange(
+            PARTNER, self._rules, self.inner, request, self._watch, blocking=False, limit=self._senders.limit
+        )
         return await sending.respond_async(exchange, self._senders.sender(exchange)(exchange))  # type: ignore[no-any-return]
 
     def upstream_of(self, url: httpx2.URL | str) -> Upstream | None:
@@ -190,4 +198,4 @@ def own(client: C, options: dict[str, Any], *, in_place: bool = False, watched: 
         transport._watch = None if watched is None else Watch(watched)  # noqa: SLF001  # ours
         return transport
 
-    return owning.own(client, httpx2, kind, wrap, in_place=in_place)  # type: ignore[no-any-return]
+    return owning.own(client, kind, wrap, in_place=in_place)  # type: ignore[no-any-return]

@@ -8,14 +8,14 @@ that multiply: a client that makes 3 requests of each, under a policy of 3 attem
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Iterator
 from importlib import import_module
+from types import ModuleType
 from typing import Any, TypeVar
 
 from forbear.calls.llm import LLM_POLICY
+from forbear.calls.nesting import warn
 from forbear.classify.failures import is_transient
-from forbear.errors import NestedRetriesWarning
 
 C = TypeVar("C")
 logger = logging.getLogger("forbear")
@@ -25,8 +25,14 @@ _HTTP = {
     ("httpx", "Client"), ("httpx", "AsyncClient"), ("httpx2", "Client"), ("httpx2", "AsyncClient"),
     ("requests", "Session"), ("aiohttp", "ClientSession"),
 }  # fmt: skip
-# Libraries of LLM APIs whose clients have the same make; their answers take minutes, and may be asked for twice.
-_LLM = frozenset({"anthropic", "cerebras", "groq", "openai", "together", "writerai"})
+# Libraries of LLM APIs: an answer may take minutes, and may be asked for twice, as most of them do by themselves.
+_LLM = (
+    "anthropic", "cerebras", "cohere", "fireworks", "google.genai", "groq", "mistralai", "ollama", "openai", "together",
+    "writerai",
+)  # fmt: skip
+_LLM_OPTIONS: dict[str, Any] = {
+    "policy": LLM_POLICY, "retryable": is_transient, "idempotent": True, "deadline_header": None, "hold_json": True,
+}  # fmt: skip
 _DEPTH, _MOST = 5, 2_000  # how far a client is searched for its HTTP
 
 
@@ -37,16 +43,29 @@ def sole_owner(client: C, **options: Any) -> C:
 
     openai, anthropic and other clients of their make (groq, cerebras ...): a new client, with all that is derived from
         it (`with_options`, `with_raw_response`, `with_streaming_response`, `beta`, the helpers for streams); the one
-        that you gave stays as it is. For LLM APIs it has the defaults of `llm_retry`.
+        that you gave stays as it is.
     httpx and httpx2: a new client that shares the connections. requests: a new session. aiohttp: the same session.
-    Any other: the client itself, if an HTTP client of one of these is found in it; it goes through forbear. Its own
-        retries are unknown, so a `NestedRetriesWarning` counts them when they are seen.
+    Any other: the client itself, if one of these is found in it; that goes through forbear then. Its own retries are
+        unknown, so a `NestedRetriesWarning` counts them when they are seen. HTTP that it makes later is not found.
+
+    Clients of LLM APIs get the defaults of `llm_retry`, and may send a request again. For others a POST without an
+    `Idempotency-Key` is not sent again where it may have been done, unless you say `idempotent=True`.
 
     `options` are those of the transport, such as `max_attempts`, `deadline`, `upstream`, `idempotency_key`; `reraise`
     is True here, so that the errors are the client's own. Raises TypeError where no HTTP client is found.
     """
-    own = _own_http if _kind_of(client) is not None else own_stainless if _is_stainless(client) else _own_unknown
-    return own(client, options)  # type: ignore[no-any-return]
+    if isinstance(client, type):
+        raise TypeError(f"{client.__name__} is a class: make a client first, as in sole_owner({client.__name__}())")
+    if _kind_of(client) is not None:
+        return _own_http(client, options)  # type: ignore[no-any-return]
+    given = {**_LLM_OPTIONS, **options} if _is_for_llms(client) else options
+    own = own_stainless if _is_stainless(client) else _own_unknown
+    return own(client, given)  # type: ignore[no-any-return]
+
+
+def _is_for_llms(client: object) -> bool:
+    """Whether a client, or one of the classes that its own is made from, is of a library of LLM APIs."""
+    return any(f"{kind.__module__}.".startswith(f"{name}.") for kind in client.__class__.__mro__ for name in _LLM)
 
 
 # ---- clients of HTTP -------------------------------------------------------------------------------------------------
@@ -76,34 +95,27 @@ def _is_stainless(client: Any) -> bool:
 
 def own_stainless(client: Any, options: dict[str, Any]) -> Any:
     """A new client like this one. All that it makes has the same HTTP, and what is derived from it is made ours too."""
-    given = dict(options)
-    if type(client).__module__.partition(".")[0] in _LLM:
-        given = {
-            "policy": LLM_POLICY, "retryable": is_transient, "idempotent": True, "deadline_header": None,
-            "hold_json": True, **options,
-        }  # fmt: skip
     if client.max_retries:
         logger.info("%s: its own retries (%s) are off, forbear makes them", type(client).__name__, client.max_retries)
-    http = _own_http(client._client, given)  # noqa: SLF001  # where it keeps it
-    return _derived(client.copy(http_client=http, max_retries=0), http, given)
+    http = _own_http(client._client, options)  # noqa: SLF001  # where it keeps it
+    return _derived(client.__class__.copy(client, http_client=http, max_retries=0), http, options)
 
 
 def _derived(client: Any, http: Any, options: dict[str, Any]) -> Any:
-    """Makes this new client ours, and what `copy` and `with_options` derive from it."""
-    make = client.copy
+    """Makes this client ours, and what `copy` and `with_options` derive from it."""
 
     def copy(**changes: Any) -> Any:
         retries = changes.get("max_retries")
         if isinstance(retries, int) and retries:
-            warnings.warn(
+            warn(
                 f"max_retries={retries} has no effect: forbear makes the retries of this client; "
-                f"write sole_owner(client, max_attempts={retries + 1})",
-                NestedRetriesWarning,
-                stacklevel=2,
+                f"write sole_owner(client, max_attempts={retries + 1})"
             )
         other = changes.get("http_client")
         own = http if other is None or other is http else _own_http(other, options)
-        return _derived(make(**{**changes, "http_client": own, "max_retries": 0}), own, options)
+        return _derived(
+            client.__class__.copy(client, **{**changes, "http_client": own, "max_retries": 0}), own, options
+        )
 
     client.copy = client.with_options = copy
     client.max_retries = 0
@@ -115,10 +127,14 @@ def _derived(client: Any, http: Any, options: dict[str, Any]) -> Any:
 
 def _own_unknown(client: Any, options: dict[str, Any]) -> Any:
     """The client itself, with all HTTP clients that are found in it changed in place."""
-    name = f"{type(client).__module__.partition('.')[0]}.{type(client).__name__}"
+    kind = type(client)
+    name = f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}"
     found = list(_http_in(client))
     for http in found:
-        _own_http(http, options, in_place=True, watched=name)
+        if _kind_of(http) is None:  # a client that is known, inside of another
+            _derived(http, _own_http(http._client, options, in_place=True), options)  # noqa: SLF001
+        else:
+            _own_http(http, options, in_place=True, watched=name)
     if not found:
         raise TypeError(
             f"no HTTP client of httpx, httpx2, requests or aiohttp was found in {name}: turn its own retries off, and "
@@ -128,16 +144,16 @@ def _own_unknown(client: Any, options: dict[str, Any]) -> Any:
 
 
 def _http_in(client: object) -> Iterator[Any]:
-    """The HTTP clients in the attributes of a client, and in theirs."""
+    """The clients that speak HTTP, or are known, in the attributes of a client, and in theirs."""
     seen, level = {id(client)}, [client]
     for _ in range(_DEPTH):
         deeper: list[object] = []
         for owner in level:
             for thing in list(getattr(owner, "__dict__", {}).values()):
-                if id(thing) in seen or isinstance(thing, type) or len(seen) > _MOST:
+                if id(thing) in seen or isinstance(thing, (type, ModuleType)) or len(seen) > _MOST:
                     continue
                 seen.add(id(thing))
-                if _kind_of(thing) is not None:
+                if _kind_of(thing) is not None or _is_stainless(thing):
                     yield thing
                 else:
                     deeper.append(thing)

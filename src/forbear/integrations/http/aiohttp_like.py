@@ -26,7 +26,8 @@ from forbear.integrations.http.replay import Replay
 from forbear.integrations.http.watching import Watch
 
 _LONGEST = 1e9  # seconds; a longer wait needs no timer
-_MARGIN = 0.001  # seconds after the attempt's end: some event loops round a timer down
+_SHARE = 0.95  # of an attempt's time, at least
+_EARLY = 0.01  # seconds; the timers of attempts fire up to so much late
 _ADVICE = "give bytes, a file that can seek, or AsyncBody(function), whose function makes it anew"
 _TOO_SHORT = 0.005  # seconds before the deadline, in which a timer that was meant to end there may fire
 
@@ -127,18 +128,28 @@ class AiohttpExchange(Exchange):
             request.update_expect_continue()
 
     async def _in_time(self) -> None:
-        """Makes the attempt. What its time is over for ends a little before our own timer, which knows less of it."""
-        limit = self.left()
-        clock = asyncio.timeout(limit + _MARGIN if limit < _LONGEST else None)
+        """Makes the attempt. The timer here knows whether anything was sent, the one around it does not."""
+        limit = self._limit()
+        clock = asyncio.timeout(limit if limit < _LONGEST else None)
         try:
             async with clock:
                 self.response = response = await self.handler(self.request)
+                self.whole = response.connection is None  # all of it came with its head
                 if self.rules.holds(self.method, response.status, response.headers):
                     self._judge(await self._held())
         except TimeoutError as error:
             if not clock.expired():
                 raise
             raise self._late() from error
+
+    def _limit(self) -> float:
+        """Seconds until the attempt ends: a little before its own time is over, but not before the deadline."""
+        attempt = self.attempt
+        left = None if attempt is None else attempt.timeout
+        if attempt is None or left is None:
+            return math.inf
+        ends_at_deadline = attempt.deadline is not None and attempt.deadline.remaining() - left < _EARLY
+        return left + _EARLY if ends_at_deadline else max(left - _EARLY, left * _SHARE)
 
     def _forbid(self) -> None:
         """The attempt has failed, or was cut: it may be that no other can be made."""
@@ -148,11 +159,6 @@ class AiohttpExchange(Exchange):
             self.attempt.forbid_retry(f"the body of the request can be read only once; {_ADVICE}")
         if _session_is_late(self.request):
             self.attempt.forbid_retry("the session's total timeout, which is around all attempts, is over")
-
-    def left(self) -> float:
-        """Seconds until the attempt has taken too long; may be infinite."""
-        timeout = None if self.attempt is None else self.attempt.timeout
-        return math.inf if timeout is None else timeout
 
     def _late(self) -> Exception:
         """The attempt's time is over."""
@@ -237,15 +243,12 @@ class AiohttpExchange(Exchange):
         response: Any = self.response
         self.handed_out(response)
         connection, gap = response.connection, self.clocks.gap_timeout
-        if connection is None:  # it is complete
-            self.over.set()
-        else:
-            connection.add_callback(partial(self._ended, weakref.ref(response)))
+        connection.add_callback(partial(self._ended, weakref.ref(response)))
+        if gap is not None:
             protocol = connection.protocol
-            if gap is not None and protocol is not None:
-                protocol.read_timeout = least(protocol.read_timeout, gap)
-                if not protocol._reading_paused:  # noqa: SLF001  # else it starts when reading goes on
-                    protocol.start_timeout()
+            protocol.read_timeout = least(protocol.read_timeout, gap)
+            if not protocol._reading_paused:  # noqa: SLF001  # else it starts when reading goes on
+                protocol.start_timeout()
         # From here on we hold nothing that holds the response.
         self.response = _Head(response)
         watcher = self.loop.create_task(self._watch_over(chunks, weakref.ref(response), self._time_left()))
@@ -260,18 +263,19 @@ class AiohttpExchange(Exchange):
         if attempt is None:
             return None
         left = None if total is None else max(0.0, total - (attempt.elapsed - self.began))
-        return left if attempt.deadline is None else least(left, attempt.deadline.remaining())
+        left = left if attempt.deadline is None else least(left, attempt.deadline.remaining())
+        return None if left is None or left >= _LONGEST else left
 
     def _ended(self, reference: weakref.ref[Any]) -> None:
         """The connection has gone back: the body was read to its end, closed, or broken, or nobody holds it."""
-        response, library = reference(), self.partner.library
-        broke = None if response is None else response.content.exception()
-        whole = response is not None and response.content.is_eof()
-        if not whole and (
-            broke is None or type(broke) is self.partner.library.ClientConnectionError
-        ):  # "Connection closed"
-            self.closed = True
-        elif not whole and isinstance(broke, Exception):
+        response = reference()
+        content = None if response is None else response.content
+        broke = None if content is None else content.exception()
+        if response is not None and _session_is_late(response):
+            self.broke = TimeoutError("the session's total timeout was over before the answer was read")
+        elif broke is None or type(broke) is self.partner.library.ClientConnectionError:  # "Connection closed"
+            self.closed = content is None or not content.is_eof()
+        elif isinstance(broke, Exception):
             self.broke = broke
         self.loop.call_soon_threadsafe(self.over.set)  # the garbage collector runs in any thread
 
@@ -281,8 +285,8 @@ class AiohttpExchange(Exchange):
             try:
                 async with asyncio.timeout(left):
                     await self.over.wait()
-            except TimeoutError as late:
-                self.broke = late
+            except TimeoutError:
+                self.broke = TimeoutError("the answer's time was over before it was read")
             if self.closed:
                 return
             try:
@@ -362,10 +366,10 @@ def _raise_marked(response: Any, kind: type[Exception], gave_up: GaveUp) -> None
         raise
 
 
-def _session_is_late(request: Any) -> bool:
-    """Whether the session's total timeout, which is around all attempts, is over."""
+def _session_is_late(owner: Any) -> bool:
+    """Whether the session's total timeout, which is around all attempts, is over: of a request, or of its response."""
     try:
-        request._timer.assert_timeout()  # noqa: SLF001
+        owner._timer.assert_timeout()  # noqa: SLF001
     except TimeoutError:
         return True
     return False

@@ -23,6 +23,7 @@ from forbear.integrations.http.replay import ADVICE, Replay
 REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 KEY = "Idempotency-Key"  # draft-ietf-httpapi-idempotency-key-header
 HOLD_BODY = 1_048_576  # bytes: an answer that fits is read inside its attempt; a longer one would fill memory
+HOLD_FAILURE = 16_777_216  # bytes: a failure is read whole to be judged and handed out; what is longer is none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +64,8 @@ class Rules:
                 "idempotency_key says whether a request without a key gets one: True, False, or the name of its header"
             )
         most = number("hold_body", hold_body)
-        if most < 0:
-            raise ValueError(f"hold_body is {most:g}: bytes of an answer that are read inside the attempt, 0 for none")
+        if most < 0 or most % 1:
+            raise ValueError(f"hold_body is {most:g}: it must be a whole number of bytes, 0 or more")
         return cls(
             idempotent=None if idempotent is None else flag("idempotent", idempotent),
             key_header=idempotency_key if isinstance(idempotency_key, str) else KEY,
@@ -83,18 +84,21 @@ class Rules:
 
     def holds(self, method: str, status: int, headers: Mapping[str, str]) -> bool:
         """Whether an answer is read inside its attempt: errors, what is short, and what has no body at all."""
+        if status == 101:  # the connection changes its protocol, and goes on
+            return False
         if status >= 400 or method == "HEAD" or status in (204, 304):
             return True
         length = headers.get("content-length", "")
         if length.isascii() and length.isdigit() and "transfer-encoding" not in headers:
             return len(length) < 16 and int(length) <= self.hold_body
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        return self.hold_json and kind == "application/json" and status != 101
+        return self.hold_json and kind == "application/json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptLog:
-    """What was sent for one request: `response.extensions["forbear"]`.
+    """What was sent for one request: `response.extensions["forbear"]` of httpx and httpx2, `response.forbear` of
+    requests, `attempt_log(response)` of aiohttp.
 
     attempts: how many were made. history: those that failed, the last ten. waited, elapsed: seconds. gave_up: why the
     response is a failure that was handed out all the same, once no further attempt made sense; else None.
@@ -171,9 +175,10 @@ class Exchange:
 
     def response_of(self, error: BaseException) -> Any:
         """The response that `error` stands for, to be handed out in its place; None where it stands for none."""
-        if self.refused is None or self.refused[0] is not error:
+        refused, self.refused = self.refused, None  # a record that kept its error would keep its frames
+        if refused is None or refused[0] is not error:
             return None
-        response = self.refused[1]
+        response = refused[1]
         fact = mark_of(error)
         if fact is not None:  # whoever makes an error of it must not be retried either
             object.__setattr__(response, "__forbear__", fact)

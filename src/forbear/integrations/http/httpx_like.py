@@ -14,16 +14,16 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
-from forbear.calls.verdicts import classify
 from forbear.errors import CircuitOpenError, DeadlineExceeded, RetryError, StreamInterrupted, mark, mark_of
-from forbear.integrations.http.clipping import tracing
-from forbear.integrations.http.exchange import Exchange, Rules, least
+from forbear.integrations.http.clipping import Timeouts, tracing
+from forbear.integrations.http.exchange import HOLD_FAILURE, Exchange, Rules, least
 from forbear.integrations.http.replay import Replay, position_of, replay_of
 from forbear.integrations.http.watching import Watch
 
 _TOO_SHORT = 0.005  # seconds before the deadline, in which a timer that was meant to end there may fire
+_BEFORE_OURS = 0.01  # seconds
 _CLOCKS = ("connect", "read", "write", "pool")
 
 
@@ -47,7 +47,9 @@ class Partner:
         if kind is not None and isinstance(error, RetryError):
             return error.as_a(kind)
         if kind is not None and isinstance(error, CircuitOpenError):
-            return kind(error.retry_in, error.name)  # type: ignore[no-any-return]
+            shut: Exception = kind(error.retry_in, error.name)
+            shut.__cause__ = error.__cause__
+            return shut
         if type(error) is not TimeoutError:
             return error
         late: Exception = self.library.ReadTimeout(str(error))  # an attempt that was cut
@@ -63,17 +65,36 @@ def origin_of(url: Any) -> str:
     return f"{url.scheme}://{url.netloc.decode('ascii').rpartition('@')[2]}"
 
 
-class HttpxExchange(Exchange):
-    """One request of httpx, and all attempts at it. `inner` sends it; `response` is that of the attempt that runs.
+class Head(NamedTuple):
+    """What the guards read of an answer."""
 
-    whole: whether its body was read to its end inside the attempt. size: bytes that were read there; late: whether its
-    time was over then.
+    headers: Any
+
+
+class HttpxExchange(Exchange):
+    """One request of httpx, and all attempts at it. `inner` sends it; `response` is that of the attempt that runs,
+    until the caller has it; `head` is what remains of it.
+
+    stream: its body, as the inner transport gave it. whole: whether it was read to its end inside the attempt. size:
+    bytes that were read there; late: whether its time was over then. limit: seconds for an attempt to the head of its
+    answer, where the library's own timers end it; began: seconds after the call when it did.
     """
 
-    __slots__ = ("blocking", "inner", "late", "partner", "request", "response", "size", "watch", "whole")
+    __slots__ = (
+        "began", "blocking", "head", "inner", "late", "limit", "partner", "request", "response", "size", "stream",
+        "watch", "whole",
+    )  # fmt: skip
 
     def __init__(
-        self, partner: Partner, rules: Rules, inner: Any, request: Any, watch: Watch | None, *, blocking: bool
+        self,
+        partner: Partner,
+        rules: Rules,
+        inner: Any,
+        request: Any,
+        watch: Watch | None,
+        *,
+        blocking: bool,
+        limit: float | None = None,
     ) -> None:
         replay = replay_of_stream(request.stream, partner)
         super().__init__(rules, request.method, origin_of(request.url), request.headers, replay)
@@ -82,20 +103,27 @@ class HttpxExchange(Exchange):
         self.request = request
         self.watch = watch
         self.blocking = blocking
+        self.limit = limit
+        self.began = 0.0
         self.response: Any = None
+        self.head: Head | None = None
+        self.stream: Any = None
         self.whole = self.late = False
         self.size = 0
 
     def outgoing(self) -> Any:
         """The request as the attempt that begins now sends it. The caller's own stays as it is."""
         attempt, request = self.begin(), self.request
-        self.response, self.whole, self.late, self.size = None, False, False, 0
+        self.response = self.head = None
+        self.whole, self.late, self.size = False, False, 0
+        self.began = attempt.elapsed
         headers = request.headers.copy()
         for name, value in self.headers_of(attempt, headers).items():
             headers[name] = value
         given = request.extensions.get("timeout") or {}
-        timeouts = {name: least(given.get(name), attempt.timeout) for name in _CLOCKS}
-        extensions = {**request.extensions, "timeout": timeouts}
+        most = least(self.limit, attempt.timeout)
+        timeouts = {name: least(given.get(name), most) for name in _CLOCKS}
+        extensions = {**request.extensions, "timeout": Timeouts(timeouts, self.left)}
         return self.partner.library.Request(
             request.method,
             request.url,
@@ -106,13 +134,35 @@ class HttpxExchange(Exchange):
 
     def left(self) -> float:
         """Seconds until the attempt, or the wait that is under way, has taken too long; may be infinite."""
-        timeout = None if self.attempt is None else self.attempt.timeout
-        return math.inf if timeout is None else timeout
+        attempt = self.attempt
+        timeout = None if attempt is None else attempt.timeout
+        left = math.inf if timeout is None else timeout
+        if self.blocking or attempt is None:
+            return left
+        left -= min(_BEFORE_OURS, left / 10)  # the library's timers come before ours, which can only cancel it
+        if self.limit is None or (self.response is None and self.head is not None):
+            return left
+        return min(left, self.limit - attempt.elapsed + self.began)
 
     def came(self, response: Any) -> bool:
         """The head of an answer has come: whether its body is to be read inside the attempt."""
-        self.response = response
+        self.response, self.stream, self.head = response, response.stream, Head(response.headers)
+        if response.is_stream_consumed:  # it is there already, as that of a mock or a cache is
+            self.whole = True
+            self.judge([response.content])
+            return False
         return self.rules.holds(self.method, response.status_code, response.headers)
+
+    def taken(self) -> Any:
+        """The response that has come, which belongs to the caller from now on."""
+        response, self.response = self.response, None
+        return response
+
+    @property
+    def _room(self) -> int:
+        """Bytes of the answer that may be read inside the attempt."""
+        failed = self.response.status_code >= 400
+        return max(self.rules.hold_body, HOLD_FAILURE) if failed else self.rules.hold_body
 
     def take(self, held: list[bytes], chunk: bytes) -> bool:
         """More of an answer that is read inside the attempt has come. Whether there is room for the next chunk.
@@ -124,26 +174,24 @@ class HttpxExchange(Exchange):
         self.late = self.left() <= 0
         held.append(chunk)
         self.size += len(chunk)
-        return self.size <= self.rules.hold_body
+        return self.size <= self._room
 
     def judge(self, held: list[bytes]) -> None:
-        """The body has been read, as far as there is room for it. Raises the error that the answer stands for, if any."""
+        """The body was read, as far as there is room. Raises the error that the answer stands for, if it is one."""
         response, content = self.response, b"".join(held)
-        self.whole = whole = self.size <= self.rules.hold_body
-        if whole:
+        if not self.whole and self.size <= self._room:
+            self.whole = True
             response.stream = self.partner.library.ByteStream(content)
         if response.status_code < 400:
             return
-        error = self._error_of(response, content)
-        if whole or classify(error, idempotent=self.repeatable).transient:
-            if not whole:
-                self._cut(response, held)
-            self.refused = (error, response)
-            raise error
+        if not self.whole:
+            self._cut(response, held)
+        self.refused, self.response = (self._error_of(response, content), response), None
+        raise self.refused[0]  # no name for it here: a frame must not keep alive what it raises
 
     def _cut(self, response: Any, held: list[bytes]) -> None:
         """A long answer that is a failure, and may be handed out all the same: what was read of it, then an error."""
-        text = f"the answer is a failure, and longer than hold_body={self.rules.hold_body} bytes: the rest was not read"
+        text = f"the answer is a failure, and longer than {self._room:,} bytes: the rest was not read"
         error = self.partner.library.ReadError(text)
         if self.blocking:
             response.stream = self.partner.body(self, _then_raise(held, error))
@@ -192,7 +240,7 @@ class HttpxExchange(Exchange):
             return interrupted
         seen = self.partner.seen(cause)
         attempt = self.attempt
-        if attempt is None or attempt.deadline is None or attempt.deadline.remaining() > _TOO_SHORT:
+        if attempt is None or attempt.deadline is None or attempt.deadline.remaining() > _BEFORE_OURS + _TOO_SHORT:
             return seen
         if not isinstance(seen, self.partner.library.TimeoutException):
             return seen

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator
 from contextlib import suppress
-from typing import Any
+from typing import Any, Self
 
 from forbear.errors import StreamInterrupted
 from forbear.integrations.http.clipping import clipped
 from forbear.integrations.http.httpx_like import HttpxExchange
+from forbear.integrations.http.pool import free_lost
 
 
 class Sending:
-    """One attempt: what is iterated, and the response once it is there, whose headers the guards read."""
+    """One attempt: what is iterated, and the head of its answer once it is there, whose headers the guards read."""
 
     __slots__ = ("_chunks", "_exchange")
 
@@ -26,8 +27,8 @@ class Sending:
 
     @property
     def response(self) -> Any:
-        """The response; None before it came."""
-        return self._exchange.response
+        """The head of the answer; None before it came."""
+        return self._exchange.head
 
     def __iter__(self) -> Any:
         return self._chunks
@@ -43,24 +44,26 @@ def sending(exchange: HttpxExchange) -> Sending:
 
 def sending_async(exchange: HttpxExchange) -> Sending:
     """One attempt in async code."""
-    return Sending(exchange, _send_async(exchange))
+    return Sending(exchange, _AsyncSend(exchange))
 
 
-def _send(exchange: HttpxExchange) -> Generator[Any]:
-    """The response, then what is left of its body."""
-    stream: Any = None
+# A frame that waits at a yield keeps what its variables name. None of them names the response: it holds the rest of its
+# body, and with it these frames, so one that is forgotten would never end.
+
+
+def _send(exchange: HttpxExchange) -> Generator[bytes]:
+    """Nothing, when there is an answer; then what is left of its body."""
     chunks: Any = None
     held: list[bytes] = []
     try:
         with clipped(exchange.left):
-            response = exchange.inner.handle_request(exchange.outgoing())
-            stream = response.stream
-            chunks = iter(stream)
-            if exchange.came(response):
+            reads = exchange.came(exchange.inner.handle_request(exchange.outgoing()))
+            chunks = iter(exchange.stream)
+            if reads:
                 while (chunk := next(chunks, None)) is not None and exchange.take(held, chunk):
                     pass
                 exchange.judge(held)
-        yield response
+        yield b""
         if exchange.whole:
             return
         yield from held
@@ -71,35 +74,56 @@ def _send(exchange: HttpxExchange) -> Generator[Any]:
                 return
             yield chunk
     finally:
+        stream, exchange.stream = exchange.stream, None
         for thing in (chunks, stream):
             if hasattr(thing, "close"):
                 thing.close()
+        if exchange.head is None:
+            free_lost(exchange.inner)
 
 
-async def _send_async(exchange: HttpxExchange) -> AsyncGenerator[Any]:
-    """The response, then what is left of its body."""
-    stream: Any = None
-    chunks: Any = None
-    held: list[bytes] = []
-    try:
-        response = await exchange.inner.handle_async_request(exchange.outgoing())
-        stream = response.stream
-        chunks = stream.__aiter__()
-        if exchange.came(response):
+class _AsyncSend:
+    """As `_send`, in async code. No generator: the collector would end it by itself, beside the stream that ends it."""
+
+    __slots__ = ("_begun", "_chunks", "_exchange", "_held")
+
+    def __init__(self, exchange: HttpxExchange) -> None:
+        self._exchange = exchange
+        self._chunks: Any = None
+        self._held: list[bytes] = []
+        self._begun = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self._begun:
+            self._begun = True
+            await self._begin()
+            return b""
+        if self._exchange.whole:
+            raise StopAsyncIteration
+        if self._held:
+            return self._held.pop(0)
+        return await anext(self._chunks)
+
+    async def _begin(self) -> None:
+        exchange, held = self._exchange, self._held
+        reads = exchange.came(await exchange.inner.handle_async_request(exchange.outgoing()))
+        self._chunks = chunks = exchange.stream.__aiter__()
+        if reads:
             while (chunk := await anext(chunks, None)) is not None and exchange.take(held, chunk):
                 pass
             exchange.judge(held)
-        yield response
-        if exchange.whole:
-            return
-        for chunk in held:
-            yield chunk
-        async for chunk in chunks:
-            yield chunk
-    finally:
-        for thing in (chunks, stream):
+
+    async def aclose(self) -> None:
+        """Closes the answer, whatever became of it."""
+        things, self._chunks, self._exchange.stream = (self._chunks, self._exchange.stream), None, None
+        for thing in things:
             if hasattr(thing, "aclose"):
                 await thing.aclose()
+        if self._exchange.head is None:
+            free_lost(self._exchange.inner)
 
 
 # ---- from the first thing of the stream to the response --------------------------------------------------------------
@@ -109,7 +133,8 @@ def respond(exchange: HttpxExchange, chunks: Generator[Any]) -> Any:
     """The response that the call brings. Raises what is left to raise, as an error of the library."""
     seen: BaseException | None = None
     try:
-        response = next(chunks)
+        next(chunks)
+        response = exchange.taken()
     except BaseException as error:
         response = exchange.response_of(error)
         if response is not None:
@@ -134,7 +159,8 @@ async def respond_async(exchange: HttpxExchange, chunks: AsyncGenerator[Any]) ->
     """As `respond`, in async code."""
     seen: BaseException | None = None
     try:
-        response = await anext(chunks)
+        await anext(chunks)
+        response = exchange.taken()
     except BaseException as error:
         response = exchange.response_of(error)
         if response is not None:
@@ -177,8 +203,12 @@ class Rest:
             del broken
 
     def close(self) -> None:
-        """Gives everything back."""
-        self._chunks.close()
+        """Gives everything back; where another thread is reading, when its read ends, which this brings about."""
+        try:
+            self._chunks.close()
+        except ValueError:  # the generator runs
+            if self._exchange.stream is not None:
+                self._exchange.stream.close()
 
 
 class AsyncRest:
@@ -203,5 +233,10 @@ class AsyncRest:
             del broken
 
     async def aclose(self) -> None:
-        """Gives everything back."""
-        await self._chunks.aclose()
+        """Gives everything back; where another task is reading, when its read ends, which this brings about."""
+        try:
+            await self._chunks.aclose()
+        except RuntimeError:
+            if not self._chunks.ag_running or self._exchange.stream is None:
+                raise
+            await self._exchange.stream.aclose()

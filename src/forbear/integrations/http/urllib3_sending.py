@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import lru_cache
 from http.client import HTTPConnection, HTTPResponse
 from typing import Any, NamedTuple
@@ -18,12 +19,13 @@ from typing import Any, NamedTuple
 import urllib3
 
 from forbear.errors import StreamInterrupted
-from forbear.integrations.http.clipping import clipped, in_time
 from forbear.integrations.http.exchange import least
 from forbear.integrations.http.replay import CHUNK, chunks_of
 
 NO_RETRIES = urllib3.Retry(0, read=False)  # what requests has by default: none of any kind
 _SHORTEST = 0.001  # seconds; urllib3 refuses a timeout of 0
+
+_left: ContextVar[Callable[[], float] | None] = ContextVar("forbear_urllib3_left", default=None)
 
 
 # ---- from a request to its response ----------------------------------------------------------------------------------
@@ -35,9 +37,9 @@ def send(exchange: Any) -> Generator[Any]:
     held: list[bytes] = []
     held_until_now = True
     try:
-        with clipped(exchange.left):
+        with _clipped(exchange.left):
             raw = exchange.open()
-            pieces = iter(()) if raw is None else pieces_of(raw)
+            pieces = iter(()) if exchange.untouched else pieces_of(raw)
             if exchange.holds():
                 while (piece := next(pieces, None)) is not None and exchange.take(held, piece):
                     pass
@@ -48,7 +50,7 @@ def send(exchange: Any) -> Generator[Any]:
             return
         yield from held
         while True:
-            with clipped(exchange.left):
+            with _clipped(exchange.left):
                 piece = next(pieces, None)
             if piece is None:
                 return
@@ -59,7 +61,8 @@ def send(exchange: Any) -> Generator[Any]:
             raise
         raise usual from error
     finally:
-        close(raw)
+        if raw is not None and not exchange.untouched:
+            close(raw)
 
 
 def respond(exchange: Any, chunks: Generator[Any]) -> Any:
@@ -104,8 +107,8 @@ class Once:
         self._body = body
 
     def __iter__(self) -> Iterator[bytes]:
-        self._begun()
-        return iter(chunks_of(self._body))
+        self._begun()  # with the first chunk: urllib3 asks for the iterator before it has a connection
+        yield from chunks_of(self._body)
 
 
 # ---- times and errors ------------------------------------------------------------------------------------------------
@@ -145,6 +148,22 @@ _NAMES = (
 )
 
 
+@contextmanager
+def _clipped(left: Callable[[], float]) -> Generator[None]:
+    """What is read and written in this block waits no longer than `left()` seconds."""
+    token = _left.set(left)
+    try:
+        yield
+    finally:
+        _left.reset(token)
+
+
+def _in_time(timeout: float | None) -> float | None:
+    """Seconds that a read or a write may take here which would take `timeout` elsewhere."""
+    left = _left.get()
+    return timeout if left is None else within(timeout, left())
+
+
 # ---- connections -----------------------------------------------------------------------------------------------------
 
 
@@ -161,7 +180,7 @@ class _TimedReads(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any, /) -> int | None:
-        timeout = in_time(self._usual)
+        timeout = _in_time(self._usual)
         if timeout != self._set:
             self._sock.settimeout(timeout)
             self._set = timeout
@@ -194,7 +213,7 @@ class _Timed:
         """Each part of a request in time, however slowly it is taken."""
         me: Any = self
         if me.sock is not None:
-            me.sock.settimeout(in_time(me.timeout))
+            me.sock.settimeout(_in_time(me.timeout))
         super().send(data)  # type: ignore[misc]
 
 
@@ -207,10 +226,16 @@ def _timed(kind: Any) -> Any:
 
 
 def clip_pool(pool: Any) -> None:
-    """From now on the connections that this pool makes read in time. What can't be clipped stays as it is."""
+    """From now on the connections of this pool read in time. What can't be clipped stays as it is."""
     own = vars(pool).get("ConnectionCls")
-    if own is None or issubclass(own, _Timed):  # the pool's class may have another kind by now, as under a recorder
-        pool.ConnectionCls = _timed(type(pool).ConnectionCls)
+    if own is not None and not issubclass(own, _Timed):
+        return
+    kind = _timed(type(pool).ConnectionCls)  # the pool's class may have another kind by now, as under a recorder
+    if kind is not own:
+        pool.ConnectionCls = kind
+        for connection in list(pool.pool.queue):  # made before, and not in use
+            if type(connection) is type(pool).ConnectionCls and issubclass(kind, _Timed):
+                connection.response_class = _TimedAnswer
 
 
 # ---- bodies ----------------------------------------------------------------------------------------------------------
@@ -346,8 +371,11 @@ class Raw(urllib3.HTTPResponse):
         return self.stream(amt, decode_content)
 
 
-def raw_like(original: Any, body: Any, method: str) -> Raw:
-    """What a response reads from `body`, with all else of the `original`: its head, version, and cookies."""
+def raw_like(original: Any, body: Any, method: str, *, copy: bool = False) -> Raw:
+    """What a response reads from `body`, with all else of the `original`: its head, version, and cookies.
+
+    A `copy` may have only the beginning of the body, and has nothing that would end the original with it.
+    """
     return Raw(
         body=body,
         headers=getattr(original, "headers", None),
@@ -357,10 +385,10 @@ def raw_like(original: Any, body: Any, method: str) -> Raw:
         reason=getattr(original, "reason", None),
         preload_content=False,
         decode_content=False,
-        original_response=getattr(original, "_original_response", None),
+        original_response=None if copy else getattr(original, "_original_response", None),
         msg=getattr(original, "msg", None),
         retries=getattr(original, "retries", None),
-        enforce_content_length=getattr(original, "enforce_content_length", False),
+        enforce_content_length=not copy and getattr(original, "enforce_content_length", False),
         request_method=method,
         request_url=getattr(original, "url", None),
     )
