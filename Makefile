@@ -1,6 +1,6 @@
 # Two commands do everything, on a fresh machine with Python 3.11 or newer:
 #   make demo    see forbear work against an API that misbehaves
-#   make test    run the tests
+#   make test    run the tests; make test-sockets those that wait for real sockets
 # Both make the virtual environment that they need. Choose another Python with: make test PYTHON=python3.13 VENV=.venv-3.13
 
 PYTHON ?= python3
@@ -8,18 +8,22 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-sdk check coverage bench clean
+.PHONY: demo test test-sockets test-sdk check coverage bench clean
 
 demo: $(STAMP)
 	$(BIN)/forbear demo $(ARGS)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --ignore tests/sockets $(ARGS)
+
+# What mostly waits: clients of HTTP against a server that hangs, drips and cuts. Several at a time.
+test-sockets: $(STAMP)
+	$(BIN)/python -m pytest -n 4 tests/sockets $(ARGS)
 
 # The verdicts on the real errors of real libraries, which it installs (330 MB).
 test-sdk: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-dev.txt -e '.[dev,sdk-test]'
-	$(BIN)/python -m pytest tests/loopback tests/sdk $(ARGS)
+	$(BIN)/python -m pytest -n 3 tests/loopback tests/sdk $(ARGS)
 
 # What a change must pass besides the tests: style, types, and every core module proven by its own test file.
 check: $(STAMP)

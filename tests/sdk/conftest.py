@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
+from loopback.fixtures import authority as authority
+from loopback.fixtures import loopback as loopback
 
 
 @pytest.fixture(autouse=True)

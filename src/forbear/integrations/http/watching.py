@@ -36,7 +36,9 @@ class Watch:
             self._given_up[request] = (now, times, made)
             if len(self._given_up) > _MOST:
                 self._given_up.popitem(last=False)
-        if times > 1 and times & (times - 1) == 0:  # at each doubling: a program may do so for hours
+        if times in (2, 3) or (
+            times > 3 and times & (times - 1) == 0
+        ):  # later at each doubling: it may go on for hours
             warn(
                 f"{self._client} repeats by itself what forbear has retried to the end, {made} requests for one so far "
                 f"({times} times {attempts}): turn its own retries off"

@@ -60,6 +60,9 @@ def generated() -> Iterator[bytes]:
 class Rows:
     """It can be iterated again and again."""
 
+    def __repr__(self) -> str:
+        return "rows"
+
     def __iter__(self) -> Iterator[bytes]:
         return generated()
 

@@ -143,7 +143,7 @@ def test_a_request_that_may_not_be_repeated_is_left_to_the_client_without_a_word
     library: Library, client: Any, loopback: Server
 ) -> None:
     loopback.script(FAILED)
-    sole_owner(client, max_attempts=2, backoff=[0.001])
+    sole_owner(client, max_attempts=2, backoff=[0.001], idempotent=False)
     assert ask(library, client) == []
     assert len(loopback.requests) == library.tries
 
