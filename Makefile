@@ -14,7 +14,7 @@ demo: $(STAMP)
 	$(BIN)/forbear demo $(ARGS)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest --ignore tests/sockets $(ARGS)
+	$(BIN)/python -m pytest --ignore tests/sockets --ignore tests/sdk $(ARGS)
 
 # What mostly waits: clients of HTTP against a server that hangs, drips and cuts. Several at a time.
 test-sockets: $(STAMP)

@@ -21,7 +21,7 @@ BOTH = ["httpx", "httpx2", "httpcore", "httpcore2"]
 MEANINGS: dict[str, tuple[Kind, str]] = {
     "ConnectError": (Kind.CONNECTION_REFUSED, "no"),
     "ConnectTimeout": (Kind.TIMEOUT, "no"),
-    "PoolTimeout": (Kind.TIMEOUT, "no"),
+    "PoolTimeout": (Kind.POOL_FULL, "no"),
     "TimeoutException": (Kind.TIMEOUT, "maybe"),
     "NetworkError": (Kind.CONNECTION_LOST, "maybe"),
     "RemoteProtocolError": (Kind.CONNECTION_LOST, "maybe"),

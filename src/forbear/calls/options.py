@@ -112,6 +112,8 @@ _MEANT = {
     "wait": "backoff",
     "timeout": "attempt_timeout for one attempt, deadline for the whole call",
     "max_time": "deadline",
+    "total": "max_attempts (total + 1), or deadline (seconds)",
+    "backoff_factor": "base",
     "initial": "base",
     "multiplier": "backoff=exponential(base, factor=...)",
     "concurrency": "upstream=Upstream(..., max_concurrency=...)",

@@ -65,7 +65,7 @@ PARTNER = shared.Partner(
 )
 
 
-class Transport(httpx2.BaseTransport):
+class Transport(owning.WrongEnd, httpx2.BaseTransport):
     """A transport that sends each request as one call: with retries, under one deadline.
 
     inner: what sends the single attempts; it takes proxies, certificates, HTTP/2. Its own retries are turned off.
@@ -111,6 +111,7 @@ class Transport(httpx2.BaseTransport):
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         """Sends a request, again where that makes sense."""
         exchange = shared.HttpxExchange(PARTNER, self._rules, self.inner, request, self._watch, blocking=True)
+        exchange.gap = self._senders.gap
         return sending.respond(exchange, self._senders.sender(exchange)(exchange))  # type: ignore[no-any-return]
 
     def upstream_of(self, url: httpx2.URL | str) -> Upstream | None:
@@ -134,7 +135,7 @@ class Transport(httpx2.BaseTransport):
         self.inner.__exit__(exc_type, exc_value, traceback)
 
 
-class AsyncTransport(httpx2.AsyncBaseTransport):
+class AsyncTransport(owning.WrongAsyncEnd, httpx2.AsyncBaseTransport):
     """As `Transport`, for async clients, under asyncio and trio."""
 
     def __init__(
@@ -163,6 +164,7 @@ class AsyncTransport(httpx2.AsyncBaseTransport):
         exchange = shared.HttpxExchange(
             PARTNER, self._rules, self.inner, request, self._watch, blocking=False, limit=self._senders.limit
         )
+        exchange.gap = self._senders.gap
         return await sending.respond_async(exchange, self._senders.sender(exchange)(exchange))  # type: ignore[no-any-return]
 
     def upstream_of(self, url: httpx2.URL | str) -> Upstream | None:

@@ -82,6 +82,10 @@ class Rules:
             return self.idempotent
         return method in REPEATABLE or self.adds_key or self.key_header in headers
 
+    def room(self, status: int) -> int:
+        """Bytes of an answer that may be read inside the attempt: a failure is to be judged by its body."""
+        return max(self.hold_body, HOLD_FAILURE) if status >= 400 else self.hold_body
+
     def holds(self, method: str, status: int, headers: Mapping[str, str]) -> bool:
         """Whether an answer is read inside its attempt: errors, what is short, and what has no body at all."""
         if status == 101:  # the connection changes its protocol, and goes on
@@ -112,9 +116,12 @@ class AttemptLog:
 
 
 class Exchange:
-    """One request and all attempts at it. `attempt` is the one that runs, or ran last."""
+    """One request and all attempts at it. `attempt` is the one that runs, or ran last.
 
-    __slots__ = ("attempt", "method", "origin", "refused", "repeatable", "replay", "rules")
+    gap: seconds without a byte that its answer may take where it is read inside the attempt; None: no such limit.
+    """
+
+    __slots__ = ("attempt", "gap", "method", "origin", "refused", "repeatable", "replay", "rules")
 
     def __init__(self, rules: Rules, method: str, origin: str, headers: Mapping[str, Any], replay: Replay) -> None:
         self.rules = rules
@@ -123,9 +130,13 @@ class Exchange:
         self.replay = replay
         self.repeatable = rules.repeatable(method, headers)
         self.attempt: Attempt | None = None
+        self.gap: float | None = None
         retries = retries_counted(headers)
         if retries:
-            warn(f"{self.name}: the client retries by itself what forbear retries: this is its attempt {retries + 1}")
+            warn(
+                f"{self.name}: the client retries by itself what forbear retries, this is its attempt {retries + 1}: "
+                "give it max_retries=0, or use forbear.integrations.sole_owner(client)"
+            )
         self.refused: tuple[Exception, Any] | None = None  # an error that stands for a response, and that response
 
     @property

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from forbear.errors import CircuitOpenError, DeadlineExceeded, RetryError, StreamInterrupted, mark, mark_of
 from forbear.integrations.http.clipping import Timeouts, tracing
-from forbear.integrations.http.exchange import HOLD_FAILURE, Exchange, Rules, least
+from forbear.integrations.http.exchange import Exchange, Rules, least
 from forbear.integrations.http.replay import Replay, position_of, replay_of
 from forbear.integrations.http.watching import Watch
 
@@ -133,7 +133,12 @@ class HttpxExchange(Exchange):
         )
 
     def left(self) -> float:
-        """Seconds until the attempt, or the wait that is under way, has taken too long; may be infinite."""
+        """Seconds that the next read or write may take; may be infinite."""
+        left = self._left()
+        return left if self.gap is None or self.head is None else min(left, self.gap)
+
+    def _left(self) -> float:
+        """Seconds until the attempt, or the wait that is under way, has taken too long."""
         attempt = self.attempt
         timeout = None if attempt is None else attempt.timeout
         left = math.inf if timeout is None else timeout
@@ -158,12 +163,6 @@ class HttpxExchange(Exchange):
         response, self.response = self.response, None
         return response
 
-    @property
-    def _room(self) -> int:
-        """Bytes of the answer that may be read inside the attempt."""
-        failed = self.response.status_code >= 400
-        return max(self.rules.hold_body, HOLD_FAILURE) if failed else self.rules.hold_body
-
     def take(self, held: list[bytes], chunk: bytes) -> bool:
         """More of an answer that is read inside the attempt has come. Whether there is room for the next chunk.
 
@@ -171,10 +170,14 @@ class HttpxExchange(Exchange):
         """
         if self.late:
             raise self.partner.library.ReadTimeout("the attempt's time was over before its answer was complete")
-        self.late = self.left() <= 0
+        self.late = self._left() <= 0
         held.append(chunk)
         self.size += len(chunk)
         return self.size <= self._room
+
+    @property
+    def _room(self) -> int:
+        return self.rules.room(self.response.status_code)
 
     def judge(self, held: list[bytes]) -> None:
         """The body was read, as far as there is room. Raises the error that the answer stands for, if it is one."""

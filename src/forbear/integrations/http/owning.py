@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from forbear.errors import UsageError
+
 
 def own(client: Any, kind: type[Any], wrap: Callable[[Any], Any], *, in_place: bool) -> Any:
     """The client, or a copy of it that shares its connections, with each of its transports in one of this `kind`."""
@@ -38,16 +40,52 @@ def checked(inner: Any, kind: str, other: str) -> Any:
     """The inner transport of a `kind`, with its own retries off. Raises TypeError, with the correction, for others."""
     method = "handle_async_request" if kind.startswith("Async") else "handle_request"
     if isinstance(inner, type) or not hasattr(inner, method):
-        instead = (
-            f"use {other}"
-            if hasattr(inner, "handle_request") or hasattr(inner, "handle_async_request")
-            else (
-                f"it goes around a transport, as in {kind}(httpx.HTTPTransport()); around a client: sole_owner(client)"
-            )
-        )
-        named = inner.__name__ if isinstance(inner, type) else type(inner).__name__
-        raise TypeError(f"{kind} can't send with {named}: {instead}")
+        raise TypeError(f"{kind} {_why_not(inner, kind, other)}")
     pool: Any = getattr(inner, "_pool", None)
     if getattr(pool, "_retries", 0):
         pool._retries = 0  # noqa: SLF001  # HTTPTransport(retries=...) has no other way to take it back
     return inner
+
+
+def _why_not(inner: Any, kind: str, other: str) -> str:
+    if isinstance(inner, type):
+        return f"goes around a transport, and {inner.__name__} is a class: {kind}({inner.__name__}())"
+    if hasattr(inner, "handle_request") or hasattr(inner, "handle_async_request"):
+        return f"can't send with {type(inner).__name__}: use {other}"
+    usual = "AsyncHTTPTransport" if kind.startswith("Async") else "HTTPTransport"
+    named = type(inner).__name__
+    return f"goes around a transport, as in {kind}({usual}()), not {named}; around a client: sole_owner(client)"
+
+
+class WrongEnd:
+    """What a client of the other kind asks a transport for: it is told which one to take."""
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Raises UsageError."""
+        raise UsageError(
+            f"an async client needs AsyncTransport, not {type(self).__name__}: {_name_of_request(request)}"
+        )
+
+    async def __aenter__(self) -> Any:
+        raise UsageError(f"an async client needs AsyncTransport, not {type(self).__name__}")
+
+    async def aclose(self) -> None:
+        """Nothing was opened."""
+
+
+class WrongAsyncEnd:
+    """As `WrongEnd`, of an async transport."""
+
+    def handle_request(self, request: Any) -> Any:
+        """Raises UsageError."""
+        raise UsageError(f"a blocking client needs Transport, not {type(self).__name__}: {_name_of_request(request)}")
+
+    def __enter__(self) -> Any:
+        raise UsageError(f"a blocking client needs Transport, not {type(self).__name__}")
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+def _name_of_request(request: Any) -> str:
+    return f"{request.method} was not sent"

@@ -29,10 +29,8 @@ class Body:
 
     def __iter__(self) -> Iterator[bytes]:
         made = self._make()
-        if not hasattr(type(made), "__iter__"):
-            raise UsageError(
-                f"the function of Body gave {type(made).__name__}: give bytes to iterate, or use AsyncBody"
-            )
+        if not hasattr(type(made), "__iter__") or isinstance(made, str):
+            raise UsageError(_wrong("Body", made, "AsyncBody is for async code"))
         try:
             yield from chunks_of(made)
         finally:
@@ -54,8 +52,11 @@ class AsyncBody:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         made = self._make()
+        if isinstance(made, (bytes, bytearray)):
+            yield bytes(made)
+            return
         if not hasattr(type(made), "__aiter__"):
-            raise UsageError(f"the function of AsyncBody gave {type(made).__name__}, which `async for` can't iterate")
+            raise UsageError(_wrong("AsyncBody", made, "give bytes or an async iterable of them"))
         try:
             async for chunk in made:
                 yield chunk
@@ -66,6 +67,12 @@ class AsyncBody:
 
     def __repr__(self) -> str:
         return "<a body that is made anew for each attempt>"
+
+
+def _wrong(name: str, made: object, instead: str) -> str:
+    if isinstance(made, str):
+        instead = "text is sent as bytes: encode it"
+    return f"the function of {name} gave {type(made).__name__}, and a body is made of bytes; {instead}"
 
 
 def _maker(name: str, make: Callable[[], Any]) -> Callable[[], Any]:

@@ -21,6 +21,7 @@ from forbear.classify.stream_events import StreamEvents
 from forbear.core.events import RetryState
 from forbear.core.stream import Signal
 from forbear.core.validation import Seconds, optional_seconds
+from forbear.errors import UsageError
 from forbear.integrations.http.exchange import KEY, Exchange
 from forbear.upstream.breaker import CircuitBreaker
 from forbear.upstream.budget import RetryBudget
@@ -61,6 +62,22 @@ _NOT_HERE = {
     "resume": "what broke after the head of an answer came is raised as the client's own error",
     "events": "a transport knows bytes; put forbear.stream around the stream of events",
     "hold_at_most": "use hold_body (bytes)",
+    "status_forcelist": "statuses that may pass next time are known; for others retryable=, a function of the error",
+    **dict.fromkeys(
+        (
+            "proxy",
+            "proxies",
+            "verify",
+            "cert",
+            "http1",
+            "http2",
+            "limits",
+            "trust_env",
+            "pool_connections",
+            "pool_maxsize",
+        ),
+        "give it to the inner one, as in Transport(httpx.HTTPTransport(http2=True)) or Adapter(HTTPAdapter(...))",
+    ),
 }
 
 
@@ -95,11 +112,13 @@ class Senders:
         for option in options:
             if option in _NOT_HERE:
                 raise TypeError(f"a transport takes no {option}=: {_NOT_HERE[option]}")
-        if blocking and is_coroutine_function(options.get("sleep")):
-            raise ValueError("sleep is async, and this transport is blocking: give it a plain function")
+        for option in ("sleep", "on_retry"):
+            if blocking and is_coroutine_function(options.get(option)):
+                raise ValueError(f"{option} is async, and this transport is blocking: give it a plain function")
         self._source = source
         self._guard: Callable[..., Any] = guard_stream if blocking else guard_async
         self._options: dict[str, Any] = {"events": _EVENTS, **options}
+        self.gap = optional_seconds("gap_timeout", options.get("gap_timeout"))
         self.limit: float | None = None
         if has_timers:
             first = optional_seconds("first_timeout", options.get("first_timeout", policy_of(options).attempt_timeout))
@@ -182,4 +201,13 @@ def _chooser(upstream: Any) -> Callable[[str], Upstream | None]:
             "upstream must be an Upstream for all requests, a function of the origin that gives one, None for none, "
             f'or "per origin", not {upstream!r}'
         )
-    return upstream  # type: ignore[no-any-return]
+
+    def chosen(origin: str) -> Upstream | None:
+        found: Any = upstream(origin)
+        if found is not None and not isinstance(found, Upstream):
+            raise UsageError(
+                f"the function given as upstream= must give an Upstream or None, not {type(found).__name__}"
+            )
+        return found
+
+    return chosen
