@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -24,3 +25,9 @@ def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, Any]], 
             return runner.run(coroutine)
 
     return run_on_loop
+
+
+def pytest_collection_finish() -> None:
+    """What the modules of the tests have loaded stays: the many tests that call the collector need not walk it."""
+    gc.collect()
+    gc.freeze()

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import json
 import logging
+import weakref
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -25,6 +28,7 @@ from forbear import (
     deadline,
     retry,
 )
+from forbear.errors import GaveUp
 from forbear.integrations import asgi
 from forbear.integrations.asgi import DeadlineCounts, DeadlineMiddleware
 from forbear.testing import FakeTime, Flaky, Hang
@@ -153,11 +157,50 @@ async def test_maximum_margin_and_header_are_settings() -> None:
         ({"header": ("X-Deadline", 3)}, "header"),
         ({"header": (b"X-Deadline",)}, "header"),
         ({"header": "X-Fälligkeit"}, "header"),
+        ({"header": None}, r"header must name .*; \(\) reads none"),
+        ({"header": 3}, "header"),
+        ({"header": b"X-Deadline"}, "header"),
+        ({"header": "X Deadline"}, "without spaces"),
+        ({"header": "X-Deadline "}, "without spaces"),
+        ({"header": "X-Deadline\n"}, "without spaces"),
+        ({"header": "X-Deadline:"}, "colons"),
+        ({"header": "X-Request-Deadline,grpc-timeout"}, "commas"),
+        ({"counts": True}, r"counts = DeadlineCounts\(\)"),
+        ({"counts": DeadlineCounts}, r"counts = DeadlineCounts\(\)"),
+        ({"counts": {}}, r"counts = DeadlineCounts\(\)"),
     ],
 )
 def test_settings_that_can_not_hold_are_refused(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         DeadlineMiddleware(answering(Left()), **settings)
+
+
+@pytest.mark.parametrize(
+    ("option", "meant"),
+    [
+        ("timeout", "maximum"),
+        ("max", "maximum"),
+        ("deadline", "maximum"),
+        ("headers", "header"),
+        ("deadline_header", "header"),
+        ("dry_run", "observe_only"),
+        ("stats", "counts"),
+        ("grace", "margin"),
+    ],
+)
+def test_an_option_that_there_is_not_is_answered_with_the_one_that_is_meant(option: str, meant: str) -> None:
+    settings: Any = {option: 3}
+    with pytest.raises(TypeError, match=rf"^DeadlineMiddleware has no option {option}=; use {meant}$"):
+        DeadlineMiddleware(answering(Left()), **settings)
+    unknown: Any = {"colour": 3}
+    with pytest.raises(TypeError, match=r"^DeadlineMiddleware has no option colour=$"):
+        DeadlineMiddleware(answering(Left()), **unknown)
+
+
+@pytest.mark.parametrize("app", [None, 3, "main:app"])
+def test_what_is_no_application_is_refused(app: Any) -> None:
+    with pytest.raises(TypeError, match=rf"not {type(app).__name__}: DeadlineMiddleware\(app\), or app.add_middleware"):
+        DeadlineMiddleware(app)
 
 
 async def test_a_name_that_a_server_has_left_as_it_came_is_known_too() -> None:
@@ -286,6 +329,64 @@ async def test_an_answer_that_has_begun_is_broken_off() -> None:
     with FakeTime(), pytest.raises(DeadlineExceeded):
         await DeadlineMiddleware(app, maximum=2.5)({"type": "http", "headers": []}, nothing, sent)
     assert [message["type"] for message in sent] == ["http.response.start"] + ["http.response.body"] * 3
+
+
+async def test_a_cut_says_whose_it_was_and_how_to_have_more_time(caplog: pytest.LogCaptureFixture) -> None:
+    async def sleeps() -> None:
+        await asyncio.sleep(100)
+
+    async def streams(scope: Any, receive: Any, send: Any) -> None:
+        await send(START)
+        await sleeps()
+
+    with FakeTime():
+        await ask(DeadlineMiddleware(answering(sleeps), maximum=3))
+        with pytest.raises(DeadlineExceeded) as caught:
+            await ask(DeadlineMiddleware(streams, maximum=3))
+    assert [record.getMessage() for record in caplog.records if "answered 504" in record.getMessage()] == [
+        (
+            "answered 504 to GET: forbear.errors.DeadlineExceeded: the request was cut after 3.01 s; "
+            "allow more time with maximum=, or in the header of its caller"
+        )
+    ]
+    assert caught.value.__notes__ == [
+        (
+            "forbear: the request was cut by DeadlineMiddleware; "
+            "allow more time with maximum=, or in the header of its caller"
+        )
+    ]
+
+
+@pytest.mark.parametrize("last", [ApiError(503), None])
+async def test_an_error_that_tells_more_than_the_cut_is_told_as_it_is(
+    last: Exception | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    error = DeadlineExceeded("deadline", 1, last, elapsed=2.9, held_by=None if last else "openai")
+
+    async def tells() -> None:
+        try:
+            await asyncio.sleep(100)
+        finally:
+            raise error
+
+    with FakeTime():
+        assert (await ask(DeadlineMiddleware(answering(tells), maximum=3))).status == 504
+    assert caplog.messages[-1] == f"answered 504 to GET: forbear.errors.DeadlineExceeded: {error}"
+
+
+async def test_a_cut_by_a_block_of_the_application_is_told_as_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    async def sleeps() -> None:
+        async with deadline(1):
+            await asyncio.sleep(100)
+
+    with FakeTime():
+        assert (await ask(DeadlineMiddleware(answering(sleeps), maximum=3))).status == 504
+    assert caplog.messages == [
+        (
+            "answered 504 to GET: forbear.errors.DeadlineExceeded: the block was cut at its deadline after 1.01 s; "
+            "allow more time with deadline(...)"
+        )
+    ]
 
 
 @pytest.mark.parametrize("kind", ["websocket", "lifespan"])
@@ -454,6 +555,7 @@ async def test_an_error_of_ours_is_answered_by_what_it_says(
     said = record.getMessage()
     assert said.startswith(f"answered {status} to GET test_two_requests_at_once_have_a_deadline_each: forbear.errors.")
     assert "\n" not in said
+    assert "it came as" not in said
     assert KEY not in said + sent.body.decode()
     assert app.counts == DeadlineCounts(requests=1, failed=1)
 
@@ -476,10 +578,136 @@ async def test_an_error_that_was_raised_again_after_giving_up_is_answered_by_its
     assert KEY not in caplog.text + first.body.decode() + second.body.decode()
 
 
-def caused() -> Exception:
-    error = ValueError("own")
-    error.__cause__ = DeadlineExceeded("deadline", 1, CAUSE)
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (
+            DeadlineExceeded("deadline", 1, CAUSE, elapsed=0.05, hint=30.0),
+            "a service behind this one asks to come back",
+        ),
+        (DeadlineExceeded("deadline", 1, CAUSE, elapsed=5.0), "the time for this request is over"),
+        (DeadlineExceeded("deadline", 1, CAUSE, elapsed=5.0, hint=0.0), "the time for this request is over"),
+        (RetriesExhausted("max_attempts", 1, CAUSE, hint=30.0), "a service behind this one has failed"),
+        (BudgetExhausted("budget", 1, CAUSE, hint=30.0), "a service behind this one is failing for everyone"),
+    ],
+)
+async def test_where_the_service_asks_for_more_time_than_there_was_the_answer_says_so(
+    error: Exception, text: str
+) -> None:
+    sent = await ask(DeadlineMiddleware(raising(error)))
+    assert json.loads(sent.body)["error"].startswith(text)
+
+
+class TheirsError(Exception):
+    """What a client library makes of an error that it has caught."""
+
+    response: Any = None
+
+
+class Given:
+    """A response, of which a client has made an error."""
+
+
+def made(error: BaseException, *causes: BaseException) -> Any:
+    """`error` made from the first of the causes, that from the second, and so on."""
+    last = error
+    for cause in causes:
+        last.__cause__, last = cause, cause
     return error
+
+
+def of_marked_response() -> TheirsError:
+    error = TheirsError(KEY)
+    error.response = Given()
+    error.response.__forbear__ = GaveUp(reason="budget", attempts=2, elapsed=1.0, waited=0.5)
+    return error
+
+
+LATE = DeadlineExceeded("deadline", 3, CAUSE, elapsed=1.0, hint=30.0)
+FAILED = RetriesExhausted("max_attempts", 3, CAUSE)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "retry_after"),
+    [
+        (made(TheirsError(KEY), CircuitOpenError(4.2)), 503, b"5"),
+        (made(TheirsError(KEY), FAILED), 502, None),
+        (made(TheirsError(KEY), LATE), 504, b"30"),
+        (made(TheirsError(KEY), ValueError(KEY), TheirsError(KEY), LATE), 504, b"30"),
+        (made(TheirsError(KEY), *(ValueError(KEY) for _ in range(20)), LATE), 504, b"30"),
+        (made(TheirsError(KEY), RetriesExhausted("max_attempts", 3, LATE)), 502, None),
+        (of_marked_response(), 503, None),
+        (made(ValueError(KEY), of_marked_response()), 503, None),
+        (made(of_marked_response(), CircuitOpenError(4.2)), 503, None),
+        (grouped(made(TheirsError(KEY), LATE)), 504, b"30"),
+        (made(grouped(ValueError(KEY), ValueError(KEY)), LATE), 504, b"30"),
+        (grouped(grouped(FAILED, made(TheirsError(KEY), LATE)), CircuitOpenError(9)), 502, None),
+    ],
+)
+async def test_an_error_that_was_made_from_one_of_ours_is_answered_by_the_nearest(
+    error: Exception, status: int, retry_after: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    for observe_only in (False, True):
+        app = DeadlineMiddleware(raising(error), observe_only=observe_only)
+        if observe_only:
+            with pytest.raises(type(error)) as caught:
+                await ask(app)
+            assert caught.value is error
+        else:
+            sent = await ask(app)
+            assert (sent.status, sent.headers.get(b"retry-after")) == (status, retry_after)
+            assert KEY not in sent.body.decode()
+        assert app.counts == DeadlineCounts(requests=1, failed=1)
+    assert [text.partition(" to GET: ")[0] for text in caplog.messages] == [
+        f"answered {status}",
+        f"would have answered {status}",
+    ]
+    assert KEY not in caplog.text
+
+
+async def test_the_log_names_the_error_of_ours_and_the_type_that_it_came_as(caplog: pytest.LogCaptureFixture) -> None:
+    await ask(DeadlineMiddleware(raising(made(TheirsError(KEY), CircuitOpenError(4.2, "openai")))))
+    assert caplog.messages == [
+        (
+            "answered 503 to GET: forbear.errors.CircuitOpenError: "
+            f"{CircuitOpenError(4.2, 'openai')}; it came as {__name__}.TheirsError"
+        )
+    ]
+
+
+@pytest.mark.parametrize("observe_only", [False, True])
+async def test_an_error_that_was_answered_dies_with_its_request(observe_only: bool) -> None:
+    async def work() -> None:
+        raise alone.pop()
+
+    alone: list[Exception] = [made(TheirsError(), CircuitOpenError(1))]
+    dies = weakref.ref(alone[0].__cause__)  # type: ignore[type-var]
+    gc.collect()
+    gc.disable()
+    try:
+        with suppress(TheirsError):
+            await ask(DeadlineMiddleware(answering(work), observe_only=observe_only))
+        assert dies() is None
+    finally:
+        gc.enable()
+
+
+def beside(*, hidden: bool = False) -> Exception:
+    """An error that was raised while one of ours was being handled, and that was not made from it."""
+    try:
+        try:
+            raise DeadlineExceeded("deadline", 1, CAUSE)
+        except DeadlineExceeded:
+            if hidden:
+                raise ValueError("own") from None
+            raise ValueError("own")  # as a mistake in a handler is
+    except ValueError as error:
+        return error
+
+
+def endless() -> Exception:
+    error = ValueError("own")
+    return made(error, ValueError(), error)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize(
@@ -488,12 +716,18 @@ def caused() -> Exception:
         ValueError("own"),
         TimeoutError(),
         ApiError(503),
-        caused(),
+        beside(),
+        beside(hidden=True),
+        made(ValueError("own"), beside()),
+        made(ValueError("own"), *(ValueError() for _ in range(200)), CircuitOpenError()),
+        endless(),
         grouped(CircuitOpenError(), ValueError()),
-        grouped(CircuitOpenError(), CircuitOpenError()),
+        grouped(ValueError(), made(TheirsError(), CircuitOpenError())),
+        grouped(grouped(CircuitOpenError()), grouped(ValueError())),
         grouped(ValueError()),
+        grouped(*(grouped(CircuitOpenError()) for _ in range(2_000))),
     ],
-    ids=repr,
+    ids=lambda error: repr(error)[:40],
 )
 async def test_other_errors_go_on_untouched(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     app = DeadlineMiddleware(raising(error))

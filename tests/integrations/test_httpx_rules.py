@@ -34,7 +34,7 @@ from forbear import (
 )
 from forbear.errors import UsageError
 from forbear.integrations.http import deadline_header as wire
-from forbear.integrations.http import httpx_like
+from forbear.integrations.http import exchange
 from forbear.testing import FakeTime, record_events
 from loopback.server import Server
 from loopback.steps import Choose, Reply
@@ -351,7 +351,7 @@ async def test_a_body_that_can_not_be_decoded_hides_no_status(http: Http, loopba
 async def test_a_long_failure_that_was_retried_in_vain_says_where_it_was_cut(
     http: Http, loopback: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(httpx_like, "HOLD_FAILURE", 300)
+    monkeypatch.setattr(exchange, "HOLD_FAILURE", 300)
     loopback.script(Reply(503, body="x" * 1_000))
     options: dict[str, Any] = {"backoff": constant(0.0), "attempt_timeout": None, "reraise": True}
     with FakeTime(patience=5.0):

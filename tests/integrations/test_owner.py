@@ -341,7 +341,7 @@ def nothing() -> None:
         ("text", "str"),
         (object(), "object"),
         (nothing, "function"),
-        (types.ModuleType("m"), "module"),
+        (types.ModuleType("m"), "m"),
         ([], "list"),
         (mock.Mock(), "Mock"),
         (mock.MagicMock(), "MagicMock"),
@@ -354,9 +354,10 @@ def nothing() -> None:
 def test_what_has_no_http_client_is_refused_with_advice(thing: Any, name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(
-            TypeError, match=rf"no HTTP client of .* was found in \w+\.{name}: turn its own retries off"
-        ):
+        told = rf"no HTTP client of .* was found in \w+\.{name}: turn its own retries off"
+        if isinstance(thing, (str, int, list, types.ModuleType, type(None))):
+            told = rf"takes a client, such as requests.Session\(\) or openai.OpenAI\(\), not {name}"
+        with pytest.raises(TypeError, match=told):
             sole_owner(thing)
 
 
@@ -521,3 +522,17 @@ def test_a_client_inside_another_is_owned_too(sdk: Any) -> None:
     holder = sole_owner(types.SimpleNamespace(client=inner), **QUICK, idempotent=True)
     assert holder.client is inner
     assert (requests_of(inner, asked), requests_of(inner.with_options(timeout=5), asked)) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("thing", "advice"),
+    [(httpx.HTTPTransport(), r"put it into Transport\(...\)"), (httpx.AsyncHTTPTransport(), r"put it into Transport")],
+)
+def test_a_part_of_a_client_is_refused_with_its_own_advice(thing: Any, advice: str) -> None:
+    with pytest.raises(TypeError, match=advice):
+        sole_owner(thing)
+
+
+def test_an_adapter_is_refused_with_its_own_advice() -> None:
+    with pytest.raises(TypeError, match=r"put it into Adapter\(...\)"):
+        sole_owner(pytest.importorskip("requests").adapters.HTTPAdapter())

@@ -110,7 +110,8 @@ async def test_a_post_that_is_not_sent_again_is_not_a_silent_one(
                 await post(kind, answers)
         assert clock.now == 0.0
     assert answers == [200]
-    assert [(end.call, end.reason) for end in events.ends] == [("POST https://api.example", "unsafe")]
+    ours = [end for end in events.ends if end.call.startswith("POST")]  # others' forgotten coroutines may end meanwhile
+    assert [(end.call, end.reason) for end in ours] == [("POST https://api.example", "unsafe")]
     [line] = [record.getMessage() for record in caplog.records if record.name == "forbear"]
     assert "POST https://api.example not retried" in line
     assert "not repeatable" in line

@@ -29,15 +29,20 @@ from starlette.routing import Route
 from forbear import (
     ApiError,
     BudgetExhausted,
+    CircuitBreaker,
     CircuitOpenError,
     DeadlineExceeded,
     RetriesExhausted,
+    Upstream,
     current_deadline,
     retry,
     retry_sync,
 )
+from forbear.integrations import sole_owner
 from forbear.integrations.asgi import DeadlineCounts, DeadlineMiddleware
+from forbear.integrations.httpx import AsyncTransport
 from forbear.testing import Flaky
+from loopback import Hang, Reply, Reset, Server
 
 KEY = "sk-a-secret-of-others"
 LONG = 30.0  # seconds; no test waits so long
@@ -105,6 +110,11 @@ async def fail(request: Request) -> Response:
                 group.create_task(asyncio.to_thread(trip))
         case "caused":
             raise ValueError(KEY) from CircuitOpenError(1)
+        case "beside":
+            try:
+                trip()
+            except CircuitOpenError:
+                raise ValueError(KEY)  # as a mistake in a handler is
         case "http":
             raise HTTPException(409)
     raise ValueError(KEY)
@@ -192,8 +202,9 @@ OURS = {
     "retry": (502, None),
     "reraise": (502, "1"),
     "group": (503, "5"),
+    "caused": (503, "1"),
 }
-OTHERS = {"caused": 500, "own": 500, "http": 409}
+OTHERS = {"beside": 500, "own": 500, "http": 409}
 
 
 def test_errors_of_ours_are_answered_and_logged_in_one_line(app: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -395,3 +406,130 @@ def test_background_tasks_are_not_cut(app: Any, caplog: pytest.LogCaptureFixture
             time.sleep(0.01)
     assert app.state.log == [None, "worked on"]
     assert told(caplog, "uvicorn.error") == []
+
+
+# ---- clients of a service behind -------------------------------------------------------------------------------------
+
+
+ASKED: Any = [{"role": "user", "content": "x"}]
+BEHIND: dict[str, tuple[Any, int, str | None, str]] = {
+    "resets": (Reset(), 502, None, "openai.APIConnectionError"),
+    "hangs": (Hang(), 504, None, "openai.APITimeoutError"),
+    "is down": (Reply(503), 502, None, "openai.InternalServerError"),
+    "asks to wait": (Reply(429, {"retry-after": "30"}), 504, "30", "openai.RateLimitError"),
+    "is known to be down": (Reply(), 503, "20", "openai.APIConnectionError"),
+}
+
+
+def gateway(url: str, **options: Any) -> Any:
+    """Asks the service behind with openai's own client, whose errors it leaves alone."""
+    openai = pytest.importorskip("openai")
+    app = fastapi.FastAPI()
+    app.state.raised = []
+    settings: dict[str, Any] = {"max_attempts": 2, "backoff": [0.001], **options}
+
+    async def ask() -> str | None:
+        async with sole_owner(openai.AsyncOpenAI(base_url=url, api_key=KEY), **settings) as client:
+            try:
+                answer = await client.chat.completions.create(model="m", messages=ASKED)
+            except openai.OpenAIError as error:
+                app.state.raised.append(f"openai.{type(error).__name__}")
+                raise
+            return str(answer)
+
+    ask.__annotations__ = {"return": str}
+    app.get("/ask")(ask)
+    app.add_middleware(DeadlineMiddleware)
+    return app
+
+
+@pytest.mark.parametrize("reraise", [True, False])
+@pytest.mark.parametrize("how", BEHIND)
+def test_errors_of_openai_are_answered_by_what_forbear_has_seen(
+    how: str, reraise: bool, loopback: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    step, status, retry_after, raised = BEHIND[how]
+    loopback.script(step)
+    service = Upstream("behind", breaker=CircuitBreaker(1, 20) if how == "is known to be down" else None)
+    if service.breaker is not None:
+        with pytest.raises(RetriesExhausted):
+            service.retry_sync(Flaky(then=ConnectionError), max_attempts=1)
+    app = gateway(loopback.url, upstream=service, reraise=reraise)
+    with client_of(app) as client:
+        waits = 1.0 if how == "hangs" else 9.0
+        answer = client.get("/ask", headers={DEADLINE: f"{time.time() + waits:.3f}"})
+    assert (answer.status_code, answer.headers.get("retry-after")) == (status, retry_after)
+    of_ours = "openai.APITimeoutError" if status == 504 else "openai.APIConnectionError"
+    assert app.state.raised == [raised if reraise else of_ours]
+    assert len(loopback.requests) == {"resets": 2, "is down": 2, "is known to be down": 0}.get(how, 1)
+    (line,) = [line for line in told(caplog, "forbear") if line.startswith("answered")]
+    assert line.startswith(f"answered {status} to GET gateway.<locals>.ask: ")
+    assert told(caplog, "uvicorn.error") == []
+    assert KEY not in caplog.text + answer.text
+    if how == "asks to wait":
+        assert "asks to come back later" in answer.text
+
+
+@pytest.mark.parametrize("max_attempts", [1, 3])
+def test_a_service_that_hangs_until_the_deadline_is_answered_504(
+    max_attempts: int, loopback: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    loopback.script(Hang())
+    app = fastapi.FastAPI()
+
+    async def ask() -> None:
+        transport = AsyncTransport(max_attempts=max_attempts, backoff=[0.001])
+        async with httpx.AsyncClient(transport=transport, timeout=LONG, trust_env=False) as client:
+            await client.get(loopback.url)
+
+    ask.__annotations__ = {"return": None}
+    app.get("/ask")(ask)
+    app.add_middleware(DeadlineMiddleware)
+    with client_of(app) as client:
+        answer = client.get("/ask", headers={DEADLINE: f"{time.time() + 0.5:.3f}"})
+    assert (answer.status_code, answer.json()) == (504, {"error": "the time for this request is over"})
+    assert len(loopback.requests) == 1
+    assert told(caplog, "uvicorn.error") == []
+
+
+def test_a_response_that_was_given_up_is_a_failure_only_where_the_handler_asks_for_its_status(loopback: Server) -> None:
+    loopback.script(Reply(503, body="down"))
+    app = fastapi.FastAPI()
+
+    async def forward(how: str) -> str:
+        own = httpx.AsyncClient(trust_env=False)
+        async with sole_owner(own, max_attempts=2, backoff=[0.001], reraise=how != "no reraise") as client:
+            answer = await client.get(loopback.url)
+            if how == "status":
+                answer.raise_for_status()
+            return str(answer.text)
+
+    forward.__annotations__ = {"how": str, "return": str}
+    app.get("/forward/{how}")(forward)
+    app.add_middleware(DeadlineMiddleware)
+    with client_of(app) as client:
+        answers = {how: client.get(f"/forward/{how}").status_code for how in ("body", "status", "no reraise")}
+    assert answers == {"body": 200, "status": 502, "no reraise": 502}
+
+
+@on_starlette
+def test_a_blocking_endpoint_that_was_cut_works_on_and_sees_that_its_time_is_over(app: Any) -> None:
+    log: list[object] = []
+
+    def works_on(request: Request) -> Response:
+        holds = current_deadline()
+        assert holds is not None
+        retried = Flaky(ConnectionError, then=1)
+        time.sleep(0.6)
+        log.append(holds.expired)
+        log.append(retry_sync(retried, base=0.001))  # bound by nothing of the request: it is not refused
+        return PlainTextResponse("done")
+
+    app.router.routes.append(Route("/works-on", works_on))
+    app.add_middleware(DeadlineMiddleware)
+    with client_of(app) as client:
+        assert client.get("/works-on", headers={DEADLINE: "0.3"}).status_code == 504
+        ends_at = time.monotonic() + 10
+        while len(log) < 2 and time.monotonic() < ends_at:
+            time.sleep(0.01)
+    assert log == [True, 1]

@@ -15,6 +15,7 @@ import logging
 import os
 import pickle
 import time
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -40,7 +41,7 @@ from forbear.integrations.aiohttp import (
     own,
     sole_owner,
 )
-from forbear.integrations.http import aiohttp_like
+from forbear.integrations.http import aiohttp_like, exchange
 from forbear.testing import record_events
 from loopback import (
     Choose,
@@ -161,6 +162,24 @@ async def test_or_the_last_response_where_that_is_wanted(loopback: Server) -> No
             response.raise_for_status()
         assert mark_of(caught.value) is log.gave_up
     assert len(loopback.requests) == 2
+
+
+async def test_a_response_that_was_given_up_does_not_hold_itself(loopback: Server) -> None:
+    loopback.script(Reply(503))
+    async with client(loopback, max_attempts=1, reraise=True) as session:
+        gc.collect()
+        gc.disable()
+        try:
+            response = await session.get("/x")
+            known = weakref.ref(response)
+            del response
+            assert known() is None
+            with pytest.raises(aiohttp.ClientResponseError) as caught:
+                (await session.get("/x")).raise_for_status()  # it is gone before the error is made
+        finally:
+            gc.enable()
+    assert (caught.value.status, caught.value.message) == (503, "Service Unavailable")
+    assert mark_of(caught.value) is not None
 
 
 @pytest.mark.parametrize("asked", ["by the session", "by the request", "by hand"])
@@ -410,7 +429,7 @@ async def test_nothing_of_ours_stays_on_the_request(loopback: Server) -> None:
 
     options = {**QUICK, "attempt_header": "x-retry-count", "idempotency_key": True}
     async with aiohttp.ClientSession(middlewares=(twice, Middleware(**options))) as session:
-        await session.get(loopback.url)
+        await session.post(loopback.url)
     assert before[0] == before[1]
     assert [request.header("x-retry-count") for request in loopback.requests] == ["0", "0"]
     keys = [request.header("idempotency-key") for request in loopback.requests]
@@ -631,54 +650,91 @@ async def kept_alive(session: Any) -> None:
         await response.read()
 
 
-async def test_r024_without_forbear_a_request_is_sent_twice_and_nobody_is_told(loopback: Server) -> None:
-    async with aiohttp.ClientSession(loopback.url) as session:
-        await kept_alive(session)
-        loopback.script(Reset(), Reply(200))
-        assert (await get(session))[0] == 200
-    assert len(loopback.requests) == 3
-
-
-@pytest.mark.parametrize("trouble", [Reset(), Close()])
-@pytest.mark.parametrize("reraise", [False, True])
-@pytest.mark.parametrize("attempts", [1, 2])
-async def test_r024_through_forbear_what_is_sent_is_what_is_told(
-    loopback: Server, trouble: Any, reraise: bool, attempts: int
-) -> None:
-    async with client(loopback, max_attempts=attempts, reraise=reraise) as session:
-        await kept_alive(session)
-        loopback.script(*[trouble] * attempts, Reply(200))
-        with record_events() as events, pytest.raises(BROKEN if reraise else RetriesExhausted) as caught:
-            await session.get("/x")
-        if reraise:
-            assert mark_of(caught.value) is not None
-        assert len(loopback.requests) - 1 == attempts == len(events.attempts)
-        assert len(events.ends) == 1
-        assert (await get(session))[0] == 200  # the same request again, by the caller, is another call
-    assert len(loopback.requests) - 1 == attempts + 1
-
-
-@pytest.mark.parametrize("options", [{"idempotent": False}, {"retryable": lambda error: False}])
-async def test_r024_so_it_is_for_what_must_not_be_sent_again(loopback: Server, options: dict[str, Any]) -> None:
-    async with client(loopback, **options) as session:
-        await kept_alive(session)
-        loopback.script(Reset(), Reply(200))
-        with pytest.raises(BROKEN):
-            await session.get("/x")
-    assert len(loopback.requests) == 2
-
-
-async def test_r024_a_sole_owner_is_so_for_requests_with_middlewares_of_their_own_too(loopback: Server) -> None:
+async def test_a_sole_owner_is_so_for_requests_with_middlewares_of_their_own_too(loopback: Server) -> None:
     async with aiohttp.ClientSession(loopback.url) as session:
         assert sole_owner(session, **QUICK) is session
         await kept_alive(session)
         loopback.script(Reset(), Reply(200))
-        with pytest.raises(BROKEN):
-            await session.get("/x", middlewares=())
-        assert len(loopback.requests) == 2
+        assert (await get(session, middlewares=()))[0] == 200
+        assert len(loopback.requests) == 3
         loopback.script(Reset(), Reply(503), Reply(200))
         assert (await get(session))[0] == 200
-    assert len(loopback.requests) == 5
+    assert len(loopback.requests) == 6
+
+
+@pytest.mark.parametrize("debug", [False, True])
+async def test_a_sole_owner_goes_last_among_the_middlewares_of_a_request(
+    loopback: Server, debug: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    async def sessions(request: Any, handler: Any) -> Any:
+        calls.append("the session's")
+        return await handler(request)
+
+    async def requests(request: Any, handler: Any) -> Any:
+        calls.append("the request's")
+        return await handler(request)
+
+    if debug:  # of aiohttp, in which its sessions warn of attributes that are not their own
+        monkeypatch.setattr(aiohttp.ClientSession, "__setattr__", strict_setattr, raising=False)
+    async with aiohttp.ClientSession(loopback.url, middlewares=(sessions,)) as session:
+        sole_owner(sole_owner(session, max_attempts=9, **QUICK), max_attempts=2, **QUICK)
+        for given, called in ((requests,), "the request's"), ((), None), (None, "the session's"):
+            calls.clear()
+            loopback.script(Reply(503))
+            async with session.get("/x", middlewares=given) as response:
+                log = attempt_log(response)
+                assert log is not None
+                assert (response.status, log.attempts) == (503, 2)
+            assert calls == ([called] if called else [])
+        own = Middleware(max_attempts=3, reraise=True, **QUICK)
+        async with session.get("/x", middlewares=[own]) as response:
+            log = attempt_log(response)
+            assert log is not None
+            assert log.attempts == 3
+    assert len(loopback.requests) == 3 * 2 + 3
+
+
+def strict_setattr(session: Any, name: str, value: Any) -> None:
+    assert name in aiohttp.ClientSession.ATTRS
+    object.__setattr__(session, name, value)
+
+
+async def test_an_owned_session_is_no_riddle_for_the_collector(loopback: Server) -> None:
+    session = sole_owner(aiohttp.ClientSession(loopback.url), **QUICK)
+    assert (await get(session))[0] == 200
+    await session.close()
+    known = weakref.ref(session)
+    gc.disable()
+    try:
+        del session
+        await until(lambda: known() is None)
+    finally:
+        gc.enable()
+
+
+async def test_a_request_function_that_was_wrapped_before_stays_so(loopback: Server) -> None:
+    asked: list[str] = []
+    async with aiohttp.ClientSession(loopback.url) as session:
+        usual = session._request
+
+        async def noting(method: str, url: Any, **options: Any) -> Any:
+            asked.append(method)
+            return await usual(method, url, **options)
+
+        object.__setattr__(session, "_request", noting)
+        loopback.script(Reply(503), Reply(200))
+        assert (await get(sole_owner(session, **QUICK)))[0] == 200
+    assert asked == ["GET"]
+    assert len(loopback.requests) == 2
+
+
+async def test_a_class_among_the_middlewares_is_told_so(loopback: Server) -> None:
+    given: Any = (Middleware,)
+    async with aiohttp.ClientSession(loopback.url, middlewares=given) as session:
+        with pytest.raises(TypeError, match=r"Middleware\(\)"):
+            await session.get("/x")
 
 
 @pytest.mark.parametrize("by", ["the same request", "another request"])
@@ -782,14 +838,87 @@ async def test_t37_r055_discarded_answers_are_closed_before_the_wait(loopback: S
     await asyncio.to_thread(loopback.wait_until_idle)
 
 
-async def test_a_long_failure_that_is_handed_out_says_that_it_was_not_read(loopback: Server) -> None:
-    loopback.script(Reply(503, body=LONG))
+@pytest.mark.parametrize(("status", "requests"), [(503, 2), (404, 1)])
+async def test_a_failure_that_is_far_too_long_says_that_it_was_not_read(
+    loopback: Server, status: int, requests: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "HOLD_FAILURE", 100_000)
+    loopback.script(Reply(status, body=LONG))
     async with client(loopback, hold_body=1_000, max_attempts=2, reraise=True) as session:
         response = await session.get("/x")
-        assert response.status == 503
-        with pytest.raises(aiohttp.ClientPayloadError, match="hold_body"):
+        assert response.status == status
+        with pytest.raises(aiohttp.ClientPayloadError, match="longer than 100,000 bytes"):
             await response.read()
-    assert len(loopback.requests) == 2
+    assert len(loopback.requests) == requests
+
+
+async def test_a_rule_of_the_callers_own_is_asked_of_a_long_failure_too(
+    loopback: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "HOLD_FAILURE", 100_000)
+    seen: list[tuple[int, bytes]] = []
+
+    def rule(error: Any) -> bool:
+        seen.append((error.status, error.body[:1]))
+        return True
+
+    loopback.script(Reply(404, body=LONG), Reply(404, body=LONG[:50_000]), Reply(200, body=b"good"))
+    async with client(loopback, hold_body=1_000, retryable=rule) as session:
+        assert await get(session) == (200, b"good")
+    assert seen == [(404, b"x")] * 2
+
+
+@pytest.mark.parametrize("status", [200, 404, 503])
+async def test_what_comes_to_its_end_beyond_hold_body_is_whole(loopback: Server, status: int) -> None:
+    async def talk(line: Line) -> None:
+        await line.reader.readuntil(b"\r\n\r\n")
+        head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+        await line.send(head.encode())
+        await asyncio.sleep(0.05)
+        await line.send(b"64\r\n" + b"1" * 100 + b"\r\n0\r\n\r\n")
+        await asyncio.sleep(0.3)
+
+    with Server(Talk(talk)) as server:
+        async with client(server, hold_body=10, hold_json=True, max_attempts=1, reraise=True) as session:
+            assert await get(session) == (status, b"1" * 100)
+            assert quiet(session)
+            assert not session.connector._acquired
+
+
+async def test_what_comes_to_its_end_before_its_caller_has_it_is_whole(
+    loopback: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = aiohttp_like.AiohttpExchange._in_time
+
+    async def send_slowly(exchange: Any) -> None:
+        await send(exchange)
+        await asyncio.sleep(0.2)
+
+    monkeypatch.setattr(aiohttp_like.AiohttpExchange, "_in_time", send_slowly)
+    loopback.script(Stream([b"one", 0.05, b"two"]))
+    async with client(loopback) as session:
+        response = await session.get("/x")
+        assert quiet(session)
+        assert not session.connector._acquired
+        assert await response.read() == b"onetwo"
+
+
+@pytest.mark.parametrize("status", [200, 404])
+async def test_a_held_answer_that_stands_still_is_left_for_another_attempt(status: int) -> None:
+    async def talk(line: Line) -> None:
+        await line.reader.readuntil(b"\r\n\r\n")
+        await line.send(f"HTTP/1.1 {status} X\r\nContent-Length: 9\r\n\r\nbyte".encode())
+        await asyncio.sleep(10)
+
+    options: dict[str, Any] = {"attempt_timeout": None, "gap_timeout": 0.3, "deadline": 3, "max_attempts": 2}
+    with Server(Talk(talk)) as server:
+        async with client(server, **options) as session:
+            began = time.monotonic()
+            with pytest.raises(RetriesExhausted) as caught:
+                await session.get("/x")
+            assert 0.55 < time.monotonic() - began < 2
+            assert isinstance(caught.value.last_error, aiohttp.ServerTimeoutError)
+        assert server.connections == 2
 
 
 async def test_a_long_answer_that_is_not_retried_can_be_read_whole(loopback: Server) -> None:
@@ -951,6 +1080,14 @@ async def test_a_body_that_broke_counts_for_the_breaker(loopback: Server) -> Non
             await session.get("/x")
     assert isinstance(caught.value, aiohttp.ClientError)
     assert len(loopback.requests) == 2
+
+
+async def test_a_circuit_that_opens_between_attempts_tells_why(loopback: Server) -> None:
+    loopback.script(Reply(500))
+    async with client(loopback, breaker=CircuitBreaker(1)) as session:
+        with pytest.raises(CircuitOpenError) as caught:
+            await session.get("/x")
+    assert isinstance(caught.value.__cause__, aiohttp.ClientResponseError)
 
 
 # ---- time ------------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import datetime
 from email.utils import formatdate
+from importlib.util import find_spec, module_from_spec
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,7 @@ requests = pytest.importorskip("requests")
 urllib3 = pytest.importorskip("urllib3")
 
 from forbear.integrations import requests as ours  # noqa: E402  # once it is known that requests is there
+from forbear.integrations.http import exchange  # noqa: E402
 from forbear.integrations.http import urllib3_sending as sending  # noqa: E402
 
 if TYPE_CHECKING:
@@ -128,8 +130,7 @@ def test_a_silent_network_ends_at_the_attempts_time() -> None:
     "step",
     [
         Reset(), Close(), Hang(), TurnAway(), Cut("half", missing=4), Cut("half", missing=4, reset=True),
-        Stream([b"one"], ends="close"), Stream([b"one"], ends="reset"), Stream([b"one"], ends="hang"),
-        Speak(b"no HTTP\r\n\r\n"),
+        Cut("half", missing=4, status=503), Stream([b"one"], ends="hang", status=503), Speak(b"no HTTP\r\n\r\n"),
     ],
     ids=repr,
 )  # fmt: skip
@@ -151,8 +152,8 @@ def test_what_breaks_is_sent_again_where_it_is_repeatable(loopback: Server, step
         (Close(), "ConnectionError"),
         (Hang(), "ReadTimeout"),
         (Cut("half", missing=4), "ChunkedEncodingError"),
-        (Stream([b"one"], ends="close"), "ChunkedEncodingError"),
-        (Stream([b"one"], ends="hang"), "ReadTimeout"),
+        (Stream([b"one"], ends="close", status=404), "ChunkedEncodingError"),
+        (Stream([b"one"], ends="hang", status=404), "ReadTimeout"),
     ],
     ids=repr,
 )
@@ -176,7 +177,7 @@ def test_a_read_that_the_callers_own_timeout_ends_is_what_it_is_without_us(loopb
     with session_with(max_attempts=1, reraise=True) as session, pytest.raises(requests.ConnectionError, match="timed"):
         session.get(loopback.url, timeout=0.2)
     with session_with() as session:
-        loopback.script(Hang(), Stream([b"one"], ends="hang"), Reply(body="well"))
+        loopback.script(Hang(), Stream([b"one"], ends="hang", status=503), Reply(body="well"))
         assert session.get(loopback.url, timeout=(LONG, 0.2)).text == "well"
 
 
@@ -317,11 +318,13 @@ def test_a_compressed_failure_can_be_read_in_the_error(loopback: Server) -> None
     assert caught.value.response.text == "why"
 
 
-def test_a_body_that_can_not_be_unpacked_is_an_error_of_requests(loopback: Server) -> None:
-    for status in (200, 404):
-        loopback.script(Reply(status, {"Content-Encoding": "gzip"}, b"this is no gzip"))
-        with session_with() as session, pytest.raises(requests.exceptions.ContentDecodingError):
+@pytest.mark.parametrize(("status", "hold_body"), [(200, 100), (404, 100), (200, 0)])
+def test_a_body_that_can_not_be_unpacked_is_an_error_of_requests(loopback: Server, status: int, hold_body: int) -> None:
+    loopback.script(Reply(status, {"Content-Encoding": "gzip"}, b"this is no gzip"))
+    with session_with(hold_body=hold_body) as session:
+        with pytest.raises(requests.exceptions.ContentDecodingError):
             session.get(loopback.url)
+        assert free(session, loopback.url)
 
 
 @pytest.mark.parametrize("status", [200, 404, 503])
@@ -486,7 +489,7 @@ def test_an_answer_that_never_ends_ends_at_the_deadline(name: str, secure: bool,
         assert free(session, server.url)
 
 
-@pytest.mark.parametrize("name", DRIPS)
+@pytest.mark.parametrize("name", ["silence", "a head that drips", "a body that drips"])
 def test_an_attempt_that_takes_too_long_is_cut_and_another_one_follows(name: str) -> None:
     with Server(dripping(name), Reply(body="well")) as server, session_with(attempt_timeout=0.3) as session:
         began = time.monotonic()
@@ -731,11 +734,49 @@ def test_a_short_answer_is_read_inside_its_attempt_even_with_stream(loopback: Se
         assert (response.raw.read(), response.forbear.attempts) == (b"whole", 2)
 
 
-def test_without_stream_all_of_an_answer_is_read_inside_its_attempt_however_long(loopback: Server) -> None:
-    loopback.script(Cut("half", missing=4), Stream([b"half"], ends="close"), Reply(body="whole"))
-    with session_with(hold_body=0) as session:
-        response = session.get(loopback.url)
-        assert (response.text, response.forbear.attempts) == ("whole", 3)
+@pytest.mark.parametrize("step", [Cut("half", missing=4), Stream([b"half"], ends="close")], ids=repr)
+def test_a_long_answer_is_the_same_with_and_without_stream(loopback: Server, step: Any) -> None:
+    for stream in (True, False):
+        loopback.script(step, Reply(body="whole"))
+        with session_with(hold_body=0) as session:
+            with pytest.raises(requests.exceptions.ChunkedEncodingError):
+                _ = session.get(loopback.url, stream=stream).content
+            assert free(session, loopback.url)
+    assert len(loopback.requests) == 2
+
+
+def test_without_stream_a_long_answer_may_take_longer_than_an_attempt(loopback: Server) -> None:
+    seen: list[int] = []
+    loopback.script(Stream([b"x" * 1000, 0.2] * 5))
+    options: dict[str, Any] = {"attempt_timeout": 0.5, "deadline": LONG, "max_attempts": 3}
+    with session_with(**options) as session:
+        response = session.get(
+            loopback.url, hooks={"response": lambda *_, **__: seen.append(in_flight(session, loopback))}
+        )
+        assert response.content == b"x" * 5000
+        assert response.forbear.attempts == 1
+        assert seen == [1]  # its lease is held while it is read
+        assert free(session, loopback.url)
+    assert len(loopback.requests) == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("status", [200, 404])
+def test_a_held_answer_that_stands_still_is_left_for_another_attempt(status: int, stream: bool) -> None:
+    async def talk(line: Line) -> None:
+        await line.reader.readuntil(b"\r\n\r\n")
+        await line.send(f"HTTP/1.1 {status} X\r\nContent-Length: 9\r\n\r\nbyte".encode())
+        await asyncio.sleep(10)
+
+    options: dict[str, Any] = {"attempt_timeout": None, "gap_timeout": 0.3, "deadline": 3, "max_attempts": 2}
+    with Server(Talk(talk)) as server, session_with(**options) as session:
+        began = time.monotonic()
+        with pytest.raises(ours.RetriesExhausted) as caught:
+            session.get(server.url, stream=stream)
+        assert 0.55 < time.monotonic() - began < 2
+        assert type(caught.value.last_error) is requests.exceptions.ReadTimeout
+        assert server.connections == 2
+        assert free(session, server.url)
 
 
 def test_json_without_a_length_is_held_where_that_is_asked_for(loopback: Server) -> None:
@@ -843,18 +884,95 @@ def test_a_body_that_is_asked_for_too_late_is_a_timeout(loopback: Server, option
         assert free(session, loopback.url)
 
 
-def test_a_long_failure_is_left_alone_and_the_call_goes_on(loopback: Server) -> None:
+@pytest.fixture
+def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of failures a little is read."""
+    monkeypatch.setattr(exchange, "HOLD_FAILURE", 1_000)
+
+
+@pytest.mark.usefixtures("little_room")
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_failure_that_is_far_too_long_is_left_alone_and_the_call_goes_on(loopback: Server, stream: bool) -> None:
     loopback.script(Reply(503, body=b"x" * 500_000), Reply(body="well"))
     with session_with(hold_body=100) as session:
-        assert session.get(loopback.url, stream=True).text == "well"
+        assert session.get(loopback.url, stream=stream).text == "well"
         loopback.wait_until_idle(kept=1)
-    loopback.script(Reply(503, body=b"x" * 500_000))
+
+
+@pytest.mark.usefixtures("little_room")
+@pytest.mark.parametrize(("status", "attempts"), [(503, 2), (404, 1)])
+def test_one_that_is_handed_out_is_cut_and_says_so(loopback: Server, status: int, attempts: int) -> None:
+    loopback.script(Reply(status, body=b"x" * 500_000))
     with session_with(hold_body=100, max_attempts=2, reraise=True) as session:
         response = session.get(loopback.url, stream=True)
+        assert (response.status_code, response.forbear.attempts) == (status, attempts)
         assert response.raw.read(50) == b"x" * 50
-        with pytest.raises(requests.ConnectionError, match="hold_body=100"):
+        with pytest.raises(requests.ConnectionError, match="longer than 1,000 bytes"):
             list(response.iter_content(1000))
+        with pytest.raises(requests.ConnectionError, match="longer than 1,000 bytes"):
+            session.get(loopback.url)
         assert free(session, loopback.url)
+
+
+@pytest.mark.usefixtures("little_room")
+@pytest.mark.parametrize("size", [900, 500_000])
+def test_a_rule_of_the_callers_own_is_asked_of_a_long_failure_too(loopback: Server, size: int) -> None:
+    seen: list[bytes] = []
+
+    def rule(error: Any) -> bool:
+        seen.append(error.response.content[:1])
+        return True
+
+    loopback.script(Reply(404, body=b"x" * size), Reply(body="well"))
+    with session_with(hold_body=100, retryable=rule) as session:
+        assert session.get(loopback.url, stream=True).text == "well"
+    assert seen == [b"x"]
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_response_can_be_closed_while_another_thread_reads(secure: bool, chunked: bool, request: Any) -> None:
+    authority = request.getfixturevalue("authority") if secure else None
+    tls, begun, ended = None if authority is None else authority.context(), threading.Event(), list[BaseException]()
+
+    async def talk(line: Line) -> None:
+        await secured(line, tls)
+        await line.reader.readuntil(b"\r\n\r\n")
+        length = b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n" if chunked else b"Content-Length: 9\r\n\r\nx"
+        await line.send(b"HTTP/1.1 200 OK\r\n" + length)
+        await asyncio.sleep(LONG)
+
+    def read(response: Any) -> None:
+        try:
+            for _ in response.iter_content(1):
+                begun.set()
+        except requests.RequestException as error:
+            ended.append(error)
+
+    with Server(Talk(talk), tls=tls) as server, session_with(hold_body=0, deadline=LONG) as session:
+        response = session.get(server.url, stream=True, verify=True if authority is None else str(authority.bundle))
+        reader = threading.Thread(target=read, args=(response,))
+        reader.start()
+        assert begun.wait(SLOW)
+        time.sleep(0.1)  # until it waits for more
+        response.close()
+        reader.join(SLOW)
+        assert not reader.is_alive()
+        assert [type(error) for error in ended] == [requests.exceptions.ChunkedEncodingError]
+        assert free(session, server.url)
+
+
+def test_another_error_of_closing_is_not_swallowed() -> None:
+    def chunks() -> Iterator[bytes]:
+        try:
+            yield b"one"
+        finally:
+            raise ValueError("of another kind")
+
+    rest = sending.Rest(chunks(), lambda error: error, None)
+    assert rest.read(1) == b"o"
+    with pytest.raises(ValueError, match="of another kind"):
+        rest.close()
 
 
 @pytest.mark.parametrize("size", [99, 100, 101, 70_000, 300_000])
@@ -905,6 +1023,7 @@ def test_an_open_circuit_is_a_connection_error_of_requests(loopback: Server) -> 
             session.get(loopback.url)
         with pytest.raises(requests.ConnectionError) as caught:
             session.get(f"{loopback.url}/two")
+    assert caught.value.__cause__ is None
     error = caught.value
     assert isinstance(error, ours.CircuitOpenError)
     assert isinstance(error, forbear.CircuitOpenError)
@@ -914,6 +1033,13 @@ def test_an_open_circuit_is_a_connection_error_of_requests(loopback: Server) -> 
         assert (type(again), str(again), again.retry_in, again.name) == (
             type(error), str(error), error.retry_in, error.name,
         )  # fmt: skip
+
+
+def test_a_circuit_that_opens_between_attempts_tells_why(loopback: Server) -> None:
+    loopback.script(Reply(500))
+    with session_with(breaker=CircuitBreaker(1, 60)) as session, pytest.raises(ours.CircuitOpenError) as caught:
+        session.get(loopback.url)
+    assert isinstance(caught.value.__cause__, requests.HTTPError)
 
 
 def test_an_empty_budget_is_a_retry_error_of_requests(loopback: Server) -> None:
@@ -1101,6 +1227,14 @@ def test_what_is_no_adapter_is_refused_with_the_correction(mistake: Any) -> None
         Adapter(mistake)
 
 
+def test_a_class_where_an_adapter_belongs_is_told_so() -> None:
+    with requests.Session() as session:
+        session.adapters["http://"] = Adapter
+        with pytest.raises(TypeError, match=r"Adapter\(\)"):
+            session.get("http://a.example")
+        del session.adapters["http://"]
+
+
 # ---- sessions that exist already -------------------------------------------------------------------------------------
 
 
@@ -1168,3 +1302,44 @@ def test_a_client_around_a_session_that_repeats_by_itself_is_noticed(loopback: S
 def test_only_a_session_can_be_owned() -> None:
     with pytest.raises(TypeError, match=r"requests\.Session"):
         ours.sole_owner(object())
+
+
+class MyAdapter(Adapter):
+    note = ""
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_an_adapter_that_is_copied_has_the_same_settings_and_its_own_state(loopback: Server, again: Any) -> None:
+    inner = requests.adapters.HTTPAdapter(pool_maxsize=3)
+    first = MyAdapter(inner, max_attempts=2, reraise=True, attempt_header="x-attempt", hold_body=5, **QUICK)
+    first.note = "mine"
+    copied = again(first)
+    assert (type(copied), copied.note) == (MyAdapter, "mine")
+    assert type(copied.inner) is requests.adapters.HTTPAdapter
+    assert copied.inner._pool_maxsize == 3
+    assert copied.upstream_of(loopback.url) is not first.upstream_of(loopback.url)
+    loopback.script(Reply(503))
+    with requests.Session() as session:
+        session.mount("http://", copied)
+        response = session.get(loopback.url)
+    assert (response.status_code, response.forbear.attempts) == (503, 2)
+    assert [request.header("x-attempt") for request in loopback.requests] == ["0", "1"]
+
+
+def test_an_owned_session_can_be_pickled(loopback: Server) -> None:
+    loopback.script(Reply(503))
+    with closing(requests.Session()) as given:
+        owned = ours.own(given, {"reraise": True, "max_attempts": 2, **QUICK}, watched="somebody.Client")
+        with pickle.loads(pickle.dumps(owned)) as session:
+            session.get(loopback.url)
+            with pytest.warns(forbear.NestedRetriesWarning, match=r"somebody\.Client"):
+                session.get(loopback.url)
+    assert len(loopback.requests) == 4
+
+
+def test_an_old_urllib3_is_told_so_when_it_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in (urllib3.HTTPResponse, urllib3.response.BaseHTTPResponse):
+        monkeypatch.delattr(kind, "read1")
+    spec: Any = find_spec(sending.__name__)
+    with pytest.raises(ImportError, match=r"needs urllib3 2\.2"):
+        spec.loader.exec_module(module_from_spec(spec))

@@ -37,7 +37,8 @@ class Answer:
     @property
     def response(self) -> Any:
         """The response of what was opened, which may compute its attributes and fail at it."""
-        return next(filter(None, map(_response_of, reversed(self._things))), None)
+        found = map(_response_of, reversed(self._things))
+        return next((response for response in found if response is not None), None)  # some are false where they failed
 
 
 def _response_of(thing: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Retries under an aiohttp client: `ClientSession(middlewares=(Middleware(),))`, aiohttp 3.12 or newer.
+"""Retries under an aiohttp client: `ClientSession(middlewares=(Middleware(),))`, aiohttp 3.12.14 or newer.
 
 The session's redirects, cookies, `raise_for_status` and pool stay what they are; each request that it sends is one call
 of forbear. Decided here: which bodies are sent again, and how aiohttp's own resend is kept from repeating the call.
@@ -9,9 +9,15 @@ from __future__ import annotations
 import math
 from contextlib import aclosing
 from contextvars import ContextVar
-from typing import Any, TypeVar, Unpack
+from functools import partial
+from typing import Any, Never, TypeVar, Unpack
+from weakref import ref
 
-import aiohttp
+try:
+    import aiohttp
+except ModuleNotFoundError as missing:
+    needs = "aiohttp is needed here: pip install 'forbear[aiohttp]'"
+    raise ModuleNotFoundError(needs, name=missing.name) from missing
 from aiohttp.abc import AbstractStreamWriter
 
 from forbear import errors
@@ -28,7 +34,7 @@ from forbear.integrations.http.watching import Watch
 
 __all__ = [
     "AsyncBody", "AttemptLog", "BudgetExhausted", "CircuitOpenError", "DeadlineExceeded", "Middleware",
-    "RetriesExhausted", "attempt_log", "own", "sole_owner",
+    "RetriesExhausted", "attempt_log", "sole_owner",
 ]  # fmt: skip
 
 S = TypeVar("S", bound=aiohttp.ClientSession)
@@ -63,7 +69,7 @@ class Middleware:
     """A client middleware that sends each request as one call: with retries, under one deadline.
 
     It belongs last among the middlewares, so that what the others send (a digest login, say) is repeated by itself. A
-    request's own `middlewares=` replace those of the session, this one too.
+    request's own `middlewares=` replace those of the session, this one too; not where a `sole_owner` is.
 
     upstream: whose guards the requests pass. "per origin" (default): an `Upstream` for each scheme, host and port; an
         `Upstream` for all; a function of the origin ("https://api.example.com") that gives one; None.
@@ -76,7 +82,7 @@ class Middleware:
     hold_body: answers up to so many bytes, whose length is announced, are read inside their attempt, so one that breaks
         is retried; of a longer one the head is, and its body is read by the caller, under the same deadline: a read
         that it ends raises DeadlineExceeded. hold_json (False): answers of JSON without a length too; not for a server
-        whose JSON never ends.
+        whose JSON never ends. Failures are always read there, up to 16 MB; a longer one can't be read at all.
 
     The other options are those of `retry`; a response of 400 or more is offered to `retryable` as
     `aiohttp.ClientResponseError`, with what was read of it as `body`. One that is not retried is returned, as without
@@ -95,7 +101,7 @@ class Middleware:
 
     def __init__(
         self,
-        *,
+        *mistake: Never,  # a class among the middlewares is called with a request
         upstream: UpstreamOf = "per origin",
         idempotency_key: bool | str = False,
         idempotent: bool | None = None,
@@ -105,6 +111,8 @@ class Middleware:
         hold_json: bool = False,
         **options: Unpack[HttpOptions],
     ) -> None:
+        if mistake:
+            raise TypeError("options have names here; and it is made first: middlewares=(Middleware(),)")
         self._rules = Rules.of(idempotent, idempotency_key, deadline_header, attempt_header, hold_body, hold_json)
         self._senders = Senders(shared.Sending, upstream, options, blocking=False)
         given = {name: value for name, value in options.items() if name in _CLOCKS}
@@ -120,6 +128,7 @@ class Middleware:
         _refuse_resend(request)
         replay = Replay(once=not _repeatable(request.body))
         exchange = shared.AiohttpExchange(PARTNER, self._rules, self._clocks, request, handler, replay, self._watch)
+        exchange.gap = self._senders.gap
         given = request.headers
         try:
             return await shared.respond(exchange, self._senders.sender(exchange)(exchange))  # type: ignore[no-any-return]
@@ -146,6 +155,9 @@ def sole_owner(session: S, **options: Any) -> S:
     """The session, whose requests go through forbear from now on; aiohttp's own resend is off. A session can't be
     copied: it is the same one. `options` are those of `Middleware`; `reraise` is True here, so that errors are
     aiohttp's own. A `Middleware` that it has gives way to the new one.
+
+    A request's own `middlewares=` stand for the other ones of the session: the request goes through forbear all the
+    same, unless there is a `Middleware` among them.
     """
     kind: Any = aiohttp.ClientSession
     if not isinstance(session, kind):
@@ -164,7 +176,24 @@ def own(session: S, options: dict[str, Any], *, in_place: bool = False, watched:
     others = [one for one in session._middlewares or () if not isinstance(one, Middleware)]  # noqa: SLF001
     session._middlewares = (*others, middleware)  # noqa: SLF001
     session._retry_connection = False  # noqa: SLF001
+    if not isinstance(vars(session).get("_request"), _Through):
+        object.__setattr__(session, "_request", _Through(session))  # aiohttp warns of others in its debug mode
     return session
+
+
+class _Through:
+    """Makes the requests of a session, those with middlewares of their own too, go through its `Middleware`."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = ref(session)  # which holds this
+        self._inner = vars(session).get("_request")  # where somebody has wrapped it before
+
+    async def __call__(self, *args: Any, middlewares: Any = None, **options: Any) -> aiohttp.ClientResponse:
+        session: Any = self._session()
+        if middlewares is not None and not any(isinstance(one, Middleware) for one in middlewares):
+            middlewares = (*middlewares, *(one for one in session._middlewares if isinstance(one, Middleware)))  # noqa: SLF001
+        send = self._inner or partial(type(session)._request, session)  # noqa: SLF001
+        return await send(*args, middlewares=middlewares, **options)  # type: ignore[no-any-return]
 
 
 # ---- aiohttp's own resend ----------------------------------------------------------------------------------------

@@ -12,15 +12,17 @@ import asyncio
 import json
 import logging
 import math
+import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Never, Self
 
 from forbear.calls.deadline import Deadline, DeadlineBlock, deadline
 from forbear.calls.verdicts import retry_after_of, wall_clock
-from forbear.core.validation import Seconds, flag, optional_seconds, seconds
-from forbear.errors import CircuitOpenError, RetryError, mark_of, type_name
+from forbear.classify.groups import MOST_IN_GROUPS, made_from
+from forbear.core.validation import Seconds, flag, optional_seconds, refuse_unknown, seconds
+from forbear.errors import CircuitOpenError, DeadlineExceeded, GiveUpReason, RetryError, mark_of, type_name
 from forbear.integrations.http.deadline_header import GRPC, INSTANT, read
 
 Scope = MutableMapping[str, Any]
@@ -33,6 +35,19 @@ MAXIMUM = 60.0  # seconds; the longest that common gateways and workers wait for
 MARGIN = 0.05  # seconds; an answer needs some to reach the caller before it stops waiting
 
 logger = logging.getLogger("forbear")
+
+# Names that are tried first.
+_MEANT = {
+    **dict.fromkeys(
+        ("deadline", "limit", "max", "max_deadline", "max_timeout", "maximum_timeout", "request_timeout", "seconds",
+         "timeout", "total"), "maximum"),
+    **dict.fromkeys(("deadline_header", "header_name", "header_names", "headers", "names"), "header"),
+    **dict.fromkeys(("dry_run", "log_only", "observe", "report_only", "shadow"), "observe_only"),
+    **dict.fromkeys(("grace", "reserve", "slack"), "margin"),
+    "counter": "counts", "metrics": "counts", "stats": "counts",
+}  # fmt: skip
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # what a header's name may be, by RFC 9110
+_MORE_TIME = "allow more time with maximum=, or in the header of its caller"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,7 +81,7 @@ class DeadlineMiddleware:
     headers that are read; the tightest counts, () reads none. `observe_only`: sheds, cuts and answers nothing, but
     counts and logs. `counts`: where to count.
 
-    Raises ValueError for settings that can't hold.
+    Raises ValueError for settings that can't hold, and TypeError for options that there are not.
     """
 
     def __init__(
@@ -78,13 +93,15 @@ class DeadlineMiddleware:
         header: str | Iterable[str] = (INSTANT, GRPC),
         observe_only: bool = False,
         counts: DeadlineCounts | None = None,
+        **unknown: Never,
     ) -> None:
-        self._app = app
+        refuse_unknown("DeadlineMiddleware", unknown, _MEANT)
+        self._app = _checked(app)
         self._maximum = optional_seconds("maximum", maximum, zero=False)
         self._margin = seconds("margin", margin, endless=False)
         self._names = _names_of(header)
         self._observe_only = flag("observe_only", observe_only)
-        self.counts = DeadlineCounts() if counts is None else counts
+        self.counts = DeadlineCounts() if counts is None else _kept(counts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One connection. Only requests of HTTP are bound: a WebSocket has no end of its own."""
@@ -125,22 +142,24 @@ class DeadlineMiddleware:
         return maximum
 
     async def _bound(self, limit: float | None, scope: Scope, receive: Receive, send: Send) -> None:
-        response = _Response(send)
+        response, block = _Response(send), deadline(limit)
         try:
             async with AsyncExitStack() as stack:
-                block = deadline(limit)
                 response.runs_under(await _entered(block, stack), block, stack)
                 try:
                     await self._app(scope, receive, response.send)
                 finally:
                     self._log_end(response)
         except Exception as error:
-            only = _only_leaf(error)
-            trouble = None if response.started else _trouble_of(only)
-            if trouble is None:
+            cut = block.timed_out and _is_cut(error)
+            if cut:
+                error.add_note(f"forbear: the request was cut by DeadlineMiddleware; {_MORE_TIME}")
+            known = None if response.started else _known(error, cut=cut)
+            if known is None:
                 raise
             self.counts.failed += 1
-            logger.warning("answered %d to %s: %s", trouble.status, _place(scope), _summary(only))
+            trouble, said = known
+            logger.warning("answered %d to %s: %s", trouble.status, _place(scope), said)
             await _answer(trouble, scope, send)
 
     async def _watched(self, limit: float | None, scope: Scope, receive: Receive, send: Send, *, late: bool) -> None:
@@ -153,11 +172,11 @@ class DeadlineMiddleware:
         try:
             await self._app(scope, receive, response.send)
         except Exception as error:
-            only = _only_leaf(error)
-            trouble = None if response.started else _trouble_of(only)
-            if trouble is not None:
+            known = None if response.started else _known(error)
+            if known is not None:
                 self.counts.failed += 1
-                logger.warning("would have answered %d to %s: %s", trouble.status, _place(scope), _summary(only))
+                trouble, said = known
+                logger.warning("would have answered %d to %s: %s", trouble.status, _place(scope), said)
             raise
         finally:
             self._log_end(response)
@@ -229,10 +248,32 @@ async def _entered(block: DeadlineBlock, stack: AsyncExitStack) -> Deadline | No
     return await stack.enter_async_context(block)
 
 
-def _names_of(header: str | Iterable[str]) -> dict[bytes, str]:
-    names: tuple[Any, ...] = (header,) if isinstance(header, str) else tuple(header)
-    if not all(isinstance(name, str) and name and name.isascii() for name in names):
-        raise ValueError("header must name one header or several, such as ('X-Request-Deadline', 'grpc-timeout')")
+# ---- what may be given -----------------------------------------------------------------------------------------------
+
+
+def _checked(app: Any) -> App:
+    if callable(app):
+        return app  # type: ignore[no-any-return]
+    raise TypeError(
+        f"DeadlineMiddleware goes around an ASGI application, not {type(app).__name__}: DeadlineMiddleware(app), or "
+        "app.add_middleware(DeadlineMiddleware)"
+    )
+
+
+def _kept(counts: Any) -> DeadlineCounts:
+    if isinstance(counts, DeadlineCounts):
+        return counts
+    raise ValueError("counts must be an object of yours to count in: counts = DeadlineCounts(), then counts=counts")
+
+
+def _names_of(header: Any) -> dict[bytes, str]:
+    several = isinstance(header, Iterable) and not isinstance(header, str)
+    names: tuple[Any, ...] = tuple(header) if several else (header,)
+    if not all(isinstance(name, str) and _TOKEN.fullmatch(name) for name in names):
+        raise ValueError(
+            "header must name one header or several, such as ('X-Request-Deadline', 'grpc-timeout'), each by a text "
+            "without spaces, commas and colons; () reads none"
+        )
     return {name.lower().encode("ascii"): name for name in names}
 
 
@@ -254,14 +295,55 @@ _OF_REASON = {
     "deadline": _Trouble(504, "the time for this request is over"),
     "budget": _Trouble(503, "a service behind this one is failing for everyone"),
 }
+_COME_LATER = "a service behind this one asks to come back later than this request can wait"
 _LONGEST_HINT = 1e9  # seconds; no wait lasts thirty years
 
 
-def _only_leaf(error: BaseException) -> BaseException:
-    """The one error in a group of groups, as task groups make them; a group of several is looked at as it is."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
+class _Found(NamedTuple):
+    """The error by which a request is answered, and how."""
+
+    error: BaseException
+    trouble: _Trouble
+
+
+def _known(error: BaseException, *, cut: bool = False) -> tuple[_Trouble, str] | None:
+    """How an error is answered, and what is logged of it. Not the error by which: its frames must not keep it alive."""
+    found = _found_in(error)
+    return None if found is None else (found.trouble, _summary(error, found.error, cut=cut))
+
+
+def _found_in(error: BaseException) -> _Found | None:
+    """The nearest error of ours that this one was made from on purpose, itself included; None without one.
+
+    All errors of a group must be so made, and the first decides: one that is not is a mistake that must be seen.
+    """
+    found: _Found | None = None
+    todo, seen = [error], set[int]()
+    while todo:
+        one = todo.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        nearest = _nearest(one)
+        if nearest is not None:
+            found = found or nearest
+        elif isinstance(one, BaseExceptionGroup) and len(seen) < MOST_IN_GROUPS:
+            todo.extend(reversed(one.exceptions))
+        else:
+            return None
+    return found
+
+
+def _nearest(error: BaseException) -> _Found | None:
+    trouble = _trouble_of(error)
+    if trouble is not None:
+        return _Found(error, trouble)
+    # A client's own error around ours; what was only being handled when an error was raised is not what it means.
+    for origin in made_from(error, contexts=False):
+        trouble = _trouble_of(origin)
+        if trouble is not None:
+            return _Found(origin, trouble)
+    return None
 
 
 def _trouble_of(error: BaseException) -> _Trouble | None:
@@ -269,9 +351,20 @@ def _trouble_of(error: BaseException) -> _Trouble | None:
     if isinstance(error, CircuitOpenError):
         return _DOWN._replace(hint=error.retry_in)
     if isinstance(error, RetryError):
-        return _OF_REASON[error.reason]._replace(hint=error.hint)
+        return _gave_up(error.reason, error.hint)
     fact = mark_of(error)
-    return None if fact is None else _OF_REASON[fact.reason]._replace(hint=retry_after_of(error))
+    return None if fact is None else _gave_up(fact.reason, retry_after_of(error))
+
+
+def _gave_up(reason: GiveUpReason, hint: float | None) -> _Trouble:
+    trouble = _OF_REASON[reason]._replace(hint=hint)
+    # Had the wait been short enough it would have been waited for: the time is seldom over then.
+    return trouble._replace(text=_COME_LATER) if hint and reason == "deadline" else trouble
+
+
+def _is_cut(error: BaseException) -> bool:
+    """Whether a deadline block has made the error: no call of forbear was under way there, so none knows more."""
+    return isinstance(error, DeadlineExceeded) and not (error.last_error or error.held_by) and error.elapsed > 0
 
 
 async def _answer(trouble: _Trouble, scope: Scope, send: Send) -> None:
@@ -283,12 +376,18 @@ async def _answer(trouble: _Trouble, scope: Scope, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"" if scope.get("method") == "HEAD" else body})
 
 
-def _summary(error: BaseException) -> str:
-    """Our own texts hold no secrets; of a foreign error nothing but its type is told."""
-    fact = mark_of(error)
-    if fact is None:
-        return f"{type_name(error)}: {error}"
-    return f"{type_name(error)} after attempt {fact.attempts} in {fact.elapsed:.2f} s ({fact.reason})"
+def _summary(error: BaseException, own: BaseException, *, cut: bool = False) -> str:
+    """What is told of `error`, by `own`: our texts hold no secrets; of a foreign error nothing but its type is told."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    fact = mark_of(own)
+    if cut and isinstance(own, RetryError):
+        text = f"{type_name(own)}: the request was cut after {own.elapsed:.2f} s; {_MORE_TIME}"
+    elif fact is None:
+        text = f"{type_name(own)}: {own}"
+    else:
+        text = f"{type_name(own)} after attempt {fact.attempts} in {fact.elapsed:.2f} s ({fact.reason})"
+    return text if error is own else f"{text}; it came as {type_name(error)}"
 
 
 def _place(scope: Scope) -> str:

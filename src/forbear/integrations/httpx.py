@@ -8,7 +8,11 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-import httpx
+try:
+    import httpx
+except ModuleNotFoundError as missing:
+    needs = "httpx is needed here: pip install 'forbear[httpx]'"
+    raise ModuleNotFoundError(needs, name=missing.name) from missing
 
 from forbear import errors
 from forbear.calls.upstream import Upstream
@@ -19,12 +23,13 @@ from forbear.integrations.http.exchange import HOLD_BODY, AttemptLog, Rules
 from forbear.integrations.http.replay import AsyncBody, Body
 from forbear.integrations.http.senders import HttpOptions, Senders, UpstreamOf
 from forbear.integrations.http.watching import Watch
+from forbear.integrations.owner import sole_owner as sole_owner
 
 C = TypeVar("C", bound=httpx.Client | httpx.AsyncClient)
 
 __all__ = [
     "AsyncBody", "AsyncTransport", "AttemptLog", "Body", "BudgetExhausted", "CircuitOpenError", "DeadlineExceeded",
-    "RetriesExhausted", "Transport", "own",
+    "RetriesExhausted", "Transport", "sole_owner",
 ]  # fmt: skip
 
 

@@ -11,11 +11,12 @@ import logging
 from collections.abc import Iterator
 from importlib import import_module
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from forbear.calls.llm import LLM_POLICY
 from forbear.calls.nesting import warn
 from forbear.classify.failures import is_transient
+from forbear.integrations.http.senders import TransportOptions
 
 C = TypeVar("C")
 logger = logging.getLogger("forbear")
@@ -36,7 +37,7 @@ _LLM_OPTIONS: dict[str, Any] = {
 _DEPTH, _MOST = 5, 2_000  # how far a client is searched for its HTTP
 
 
-def sole_owner(client: C, **options: Any) -> C:
+def sole_owner(client: C, **options: Unpack[TransportOptions]) -> C:
     """The client, with its own retries off and its HTTP through forbear.
 
         client = sole_owner(openai.OpenAI())
@@ -57,10 +58,23 @@ def sole_owner(client: C, **options: Any) -> C:
     if isinstance(client, type):
         raise TypeError(f"{client.__name__} is a class: make a client first, as in sole_owner({client.__name__}())")
     if _kind_of(client) is not None:
-        return _own_http(client, options)  # type: ignore[no-any-return]
-    given = {**_LLM_OPTIONS, **options} if _is_for_llms(client) else options
-    own = own_stainless if _is_stainless(client) else _own_unknown
+        return _own_http(client, dict(options))  # type: ignore[no-any-return]
+    _refuse(client)
+    given: dict[str, Any] = {**_LLM_OPTIONS, **options} if _is_for_llms(client) else dict(options)
+    own = _own_stainless if _is_stainless(client) else _own_unknown
     return own(client, given)  # type: ignore[no-any-return]
+
+
+def _refuse(client: object) -> None:
+    """Raises TypeError, with the correction, for what can be no client."""
+    if isinstance(client, (str, bytes, int, list, tuple, dict, ModuleType)) or client is None:
+        named = client.__name__ if isinstance(client, ModuleType) else type(client).__name__
+        raise TypeError(f"sole_owner takes a client, such as requests.Session() or openai.OpenAI(), not {named}")
+    kind: Any = type(client)  # of a mock, an object itself has every attribute
+    if hasattr(kind, "handle_request") or hasattr(kind, "handle_async_request"):
+        raise TypeError(f"{type(client).__name__} is a transport: put it into Transport(...), or give the client")
+    if hasattr(kind, "build_response") and hasattr(kind, "send"):
+        raise TypeError(f"{type(client).__name__} is an adapter: put it into Adapter(...), or give the session")
 
 
 def _is_for_llms(client: object) -> bool:
@@ -93,7 +107,7 @@ def _is_stainless(client: Any) -> bool:
     return _kind_of(http) is not None and hasattr(client, "max_retries") and callable(getattr(client, "copy", None))
 
 
-def own_stainless(client: Any, options: dict[str, Any]) -> Any:
+def _own_stainless(client: Any, options: dict[str, Any]) -> Any:
     """A new client like this one. All that it makes has the same HTTP, and what is derived from it is made ours too."""
     if client.max_retries:
         logger.info("%s: its own retries (%s) are off, forbear makes them", type(client).__name__, client.max_retries)

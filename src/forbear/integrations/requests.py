@@ -17,16 +17,19 @@ from contextlib import suppress
 from typing import Any, TypeVar, Unpack
 from urllib.parse import urlsplit
 
-import requests
+try:
+    import requests
+except ModuleNotFoundError as missing:
+    needs = "requests is needed here: pip install 'forbear[requests]'"
+    raise ModuleNotFoundError(needs, name=missing.name) from missing
 from requests.adapters import BaseAdapter, HTTPAdapter
 
 from forbear import errors
 from forbear.calls.upstream import Upstream
-from forbear.calls.verdicts import classify
-from forbear.errors import RetryError, StreamInterrupted, mark, mark_of
+from forbear.errors import RetryError, StreamInterrupted, mark_of
 from forbear.integrations.http import deadline_header as wire
 from forbear.integrations.http import urllib3_sending as sending
-from forbear.integrations.http.exchange import HOLD_BODY, AttemptLog, Exchange, Rules
+from forbear.integrations.http.exchange import HOLD_BODY, AttemptLog, Exchange, Rules, as_seen
 from forbear.integrations.http.replay import Body, replay_of
 from forbear.integrations.http.senders import HttpOptions, Senders, UpstreamOf
 from forbear.integrations.http.watching import Watch
@@ -35,7 +38,7 @@ S = TypeVar("S", bound=requests.Session)
 
 __all__ = [
     "Adapter", "AttemptLog", "Body", "BudgetExhausted", "CircuitOpenError", "DeadlineExceeded", "RetriesExhausted",
-    "own", "sole_owner",
+    "sole_owner",
 ]  # fmt: skip
 
 _TOO_SHORT = 0.005  # seconds before the deadline, in which a timer that was meant to end there may fire
@@ -84,10 +87,11 @@ class Adapter(BaseAdapter):
     idempotent: True or False says it for all requests instead.
     deadline_header: tells the server until when somebody waits: "X-Request-Deadline" (an instant), "grpc-timeout" (the
         time left), None. attempt_header: tells it how many attempts there were before: a name, such as "x-retry-count".
-    hold_body, hold_json: for `stream=True`. Answers up to so many bytes, whose length is announced, are read inside
-        their attempt, so one that breaks is retried; of a longer one the head is, and its body is read by the caller,
-        under the same deadline. hold_json (False): answers of JSON without a length too. Without `stream=True` requests
-        reads all of an answer at once, so it is read inside its attempt, however long.
+    hold_body: answers up to so many bytes, whose length is announced, are read inside their attempt, so one that breaks
+        is retried; of a longer one the head is, and its body is read afterwards, under the same deadline: by the caller
+        with `stream=True`, else by requests, at once. It may take longer than `attempt_timeout`, and one that breaks is
+        not retried. hold_json (False): answers of JSON without a length are read inside their attempt too. Failures are
+        always, up to 16 MB; of a longer one the rest is not read.
 
     The other options are those of `retry`; a response of 400 or more is offered to `retryable` as `requests.HTTPError`.
     One that is not retried is returned, as without forbear; one that was retried in vain is too with `reraise=True`,
@@ -114,6 +118,17 @@ class Adapter(BaseAdapter):
         **options: Unpack[HttpOptions],
     ) -> None:
         super().__init__()
+        # As it was given, for a copy in another process.
+        self._settings: dict[str, Any] = {
+            "upstream": upstream,
+            "idempotency_key": idempotency_key,
+            "idempotent": idempotent,
+            "deadline_header": deadline_header,
+            "attempt_header": attempt_header,
+            "hold_body": hold_body,
+            "hold_json": hold_json,
+            **options,
+        }
         given: Any = HTTPAdapter() if inner is None else inner
         if isinstance(given, (type, requests.Session)) or not hasattr(given, "send"):
             raise TypeError(
@@ -128,7 +143,7 @@ class Adapter(BaseAdapter):
 
     def send(
         self,
-        request: requests.PreparedRequest,
+        request: requests.PreparedRequest | None = None,
         stream: bool = False,
         timeout: Any = None,
         verify: Any = True,
@@ -136,8 +151,11 @@ class Adapter(BaseAdapter):
         proxies: Mapping[str, str] | None = None,
     ) -> requests.Response:
         """Sends a request, again where that makes sense."""
+        if request is None:  # which is then in the place of the adapter
+            raise TypeError("Adapter is a class: mount an adapter, as in session.mount('https://', Adapter())")
         options = {"stream": stream, "timeout": timeout, "verify": verify, "cert": cert, "proxies": proxies}
         exchange = _RequestsExchange(self._rules, self.inner, request, options, self._watch)
+        exchange.gap = self._senders.gap
         response = sending.respond(exchange, self._senders.sender(exchange)(exchange))
         response.connection = self  # auth may send a request of its own by the way that an answer came
         return response  # type: ignore[no-any-return]
@@ -149,6 +167,16 @@ class Adapter(BaseAdapter):
     def close(self) -> None:
         """Closes the inner adapter."""
         self.inner.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy, or one in another process, has the same settings, and what is learned of a service begins anew."""
+        watched = None if self._watch is None else self._watch._client  # noqa: SLF001  # ours
+        return {**vars(self), "_senders": None, "_watch": watched}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)  # of a subclass too
+        Adapter.__init__(self, state["inner"], **state["_settings"])
+        self._watch = None if state["_watch"] is None else Watch(state["_watch"])
 
 
 def sole_owner(session: S, **options: Any) -> S:
@@ -246,16 +274,19 @@ class _RequestsExchange(Exchange):
         return response.raw
 
     def left(self) -> float:
-        """Seconds until the attempt, or the wait that is under way, has taken too long; may be infinite."""
+        """Seconds that the next read or write may take; may be infinite."""
+        left = self._left()
+        return left if self.gap is None or self.response is None else min(left, self.gap)
+
+    def _left(self) -> float:
+        """Seconds until the attempt, or the wait that is under way, has taken too long."""
         timeout = None if self.attempt is None else self.attempt.timeout
         return math.inf if timeout is None else timeout
 
     def holds(self) -> bool:
         """The head of an answer has come: whether its body is to be read inside the attempt."""
         response = self.response
-        if not self.options["stream"] or self.untouched:
-            return True
-        return self.rules.holds(self.method, response.status_code, response.headers)
+        return self.untouched or self.rules.holds(self.method, response.status_code, response.headers)
 
     def take(self, held: list[bytes], piece: bytes) -> bool:
         """More of an answer that is read inside the attempt has come. Whether there is room for the next piece.
@@ -264,14 +295,18 @@ class _RequestsExchange(Exchange):
         """
         if self.late:
             raise requests.exceptions.ReadTimeout("the attempt's time was over before its answer was complete")
-        self.late = self.left() <= 0
+        self.late = self._left() <= 0
         held.append(piece)
         self.size += len(piece)
         return self._fits
 
     @property
     def _fits(self) -> bool:
-        return not self.options["stream"] or self.size <= self.rules.hold_body
+        return self.size <= self._room
+
+    @property
+    def _room(self) -> int:
+        return self.rules.room(self.response.status_code)
 
     def judge(self, raw: Any, held: list[bytes]) -> None:
         """The body was read, as far as there is room for it. Raises the error that the answer stands for, if any."""
@@ -281,18 +316,16 @@ class _RequestsExchange(Exchange):
             response.raw = sending.raw_like(raw, io.BytesIO(content), self.method)
         if response.status_code < 400:
             return
-        error = self._error_of(raw, content)
-        if whole or classify(error, idempotent=self.repeatable).transient:
-            if not whole:  # it may be handed out all the same
-                rest = sending.Rest(self._then_too_long(held), self.broken, None)
-                response.raw = sending.raw_like(raw, rest, self.method)
-            self.refused = (error, response)
-            raise error
+        if not whole:  # it may be handed out all the same
+            rest = sending.Rest(self._then_too_long(held, self._room), self.broken, None)
+            response.raw = sending.raw_like(raw, rest, self.method)
+        self.refused = (self._error_of(raw, content), response)
+        raise self.refused[0]  # no name for it here: a frame must not keep alive what it raises
 
-    def _then_too_long(self, held: list[bytes]) -> Generator[bytes]:
+    def _then_too_long(self, held: list[bytes], room: int) -> Generator[bytes]:
         yield from held
         raise requests.exceptions.ConnectionError(
-            f"the answer is a failure, and longer than hold_body={self.rules.hold_body} bytes: the rest was not read"
+            f"the answer is a failure, and longer than {room:,} bytes: the rest was not read"
         )
 
     def _error_of(self, raw: Any, content: bytes) -> requests.HTTPError:
@@ -308,10 +341,10 @@ class _RequestsExchange(Exchange):
 
     def usual(self, error: Exception) -> Exception:
         """What requests makes of an error of urllib3 that it meets in a body, or of an attempt that was cut in it."""
-        name = sending.name_in_requests(error)
+        name = next((name for kind, name in sending.NAMES if isinstance(error, kind)), None)
         if name is None:
             return error
-        if name == "ConnectionError" and self.left() <= _TOO_SHORT:
+        if name == "ConnectionError" and (self.gap is not None or self._left() <= _TOO_SHORT):
             name = "ReadTimeout"
         return getattr(requests.exceptions, name)(error, request=self.request)  # type: ignore[no-any-return]
 
@@ -328,21 +361,9 @@ class _RequestsExchange(Exchange):
         """What a caller sees of `error`: one of requests' own, for which there may be handlers."""
         if isinstance(error, RetryError) or mark_of(error) is not None:
             self._watched()
-        kind = _OURS.get(type(error).__name__)
-        own: Any
-        if kind is not None and isinstance(error, RetryError):
-            own = error.as_a(kind)
-        elif kind is not None and isinstance(error, errors.CircuitOpenError):
-            own = kind(error.retry_in, error.name)
-        elif type(error) is TimeoutError:
-            own = requests.exceptions.ReadTimeout(str(error))  # an attempt that was cut
-            own.__cause__ = error.__cause__
-            fact = mark_of(error)
-            if fact is not None:
-                mark(own, fact)
-        else:
-            return error
-        own.request = self.request
+        own: Any = as_seen(error, _OURS, requests.exceptions.ReadTimeout)
+        if own is not error:
+            own.request = self.request
         return own  # type: ignore[no-any-return]
 
     def _watched(self) -> None:

@@ -18,10 +18,9 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from forbear.calls.verdicts import classify
 from forbear.core.stream import StreamSettings
-from forbear.errors import CircuitOpenError, DeadlineExceeded, GaveUp, RetryError, StreamInterrupted, mark, mark_of
-from forbear.integrations.http.exchange import Exchange, Rules, least
+from forbear.errors import DeadlineExceeded, GaveUp, RetryError, StreamInterrupted, mark, mark_of
+from forbear.integrations.http.exchange import Exchange, Rules, as_seen, least
 from forbear.integrations.http.replay import Replay
 from forbear.integrations.http.watching import Watch
 
@@ -41,19 +40,7 @@ class Partner:
 
     def seen(self, error: BaseException) -> BaseException:
         """What a caller of the library sees of `error`: one of the library's own, for which there may be handlers."""
-        kind = self.errors.get(type(error).__name__)
-        if kind is not None and isinstance(error, RetryError):
-            return error.as_a(kind)
-        if kind is not None and isinstance(error, CircuitOpenError):
-            return kind(error.retry_in, error.name)  # type: ignore[no-any-return]
-        if type(error) is not TimeoutError:
-            return error
-        late: Exception = self.library.ServerTimeoutError(str(error))  # an attempt that was cut
-        late.__cause__ = error.__cause__
-        fact = mark_of(error)
-        if fact is not None:
-            mark(late, fact)
-        return late
+        return as_seen(error, self.errors, self.library.ServerTimeoutError)
 
 
 # ---- one request -----------------------------------------------------------------------------------------------------
@@ -136,6 +123,7 @@ class AiohttpExchange(Exchange):
                 self.response = response = await self.handler(self.request)
                 self.whole = response.connection is None  # all of it came with its head
                 if self.rules.holds(self.method, response.status, response.headers):
+                    _quicken(response.connection, self.gap)
                     self._judge(await self._held())
         except TimeoutError as error:
             if not clock.expired():
@@ -170,13 +158,11 @@ class AiohttpExchange(Exchange):
     async def _held(self) -> bytes:
         """What is read of the body inside the attempt; it can be read again."""
         content, chunks, size = self.response.content, list[bytes](), 0
-        while size <= self.rules.hold_body:
-            chunk = await content.readany()
-            if not chunk:
-                self.whole = True
-                break
+        room = self.rules.room(self.response.status)
+        while size <= room and (chunk := await content.readany()):
             chunks.append(chunk)
             size += len(chunk)
+        self.whole = content.is_eof()  # as the last of it may have come with what went beyond the room
         held = b"".join(chunks)
         if held:
             with warnings.catch_warnings():
@@ -195,13 +181,12 @@ class AiohttpExchange(Exchange):
         )
         error.body = held
         if not self.whole:
-            if not classify(error, idempotent=self.repeatable).transient:
-                return
-            most = self.rules.hold_body
-            cut = f"the answer is a failure, and longer than hold_body={most} bytes: the rest was not read"
+            room = self.rules.room(response.status)
+            cut = f"the answer is a failure, and longer than {room:,} bytes: it was not read to its end"
             response.content.set_exception(self.partner.library.ClientPayloadError(cut))
         self.refused = (error, response)
-        raise error
+        del error  # a frame must not keep alive what it raises
+        raise self.refused[0]
 
     def drop(self) -> None:
         """An attempt is over: a response that nobody gets is closed, as its connection would be lost for the pool."""
@@ -215,9 +200,10 @@ class AiohttpExchange(Exchange):
         gave_up = None if error is None else mark_of(error)
         response.__forbear_log__ = self.log(gave_up)
         if gave_up is not None:
-            response.raise_for_status = partial(
-                _raise_marked, response, self.partner.library.ClientResponseError, gave_up
-            )
+            kind = self.partner.library.ClientResponseError
+            about = {"status": response.status, "message": response.reason or "", "headers": response.headers}
+            anew = partial(kind, response.request_info, response.history, **about)
+            response.raise_for_status = partial(_raise_marked, weakref.ref(response), kind, anew, gave_up)
             self._watched()
         return response
 
@@ -242,13 +228,8 @@ class AiohttpExchange(Exchange):
         """The response, whose body is still to come: its caller reads it, and we watch."""
         response: Any = self.response
         self.handed_out(response)
-        connection, gap = response.connection, self.clocks.gap_timeout
-        connection.add_callback(partial(self._ended, weakref.ref(response)))
-        if gap is not None:
-            protocol = connection.protocol
-            protocol.read_timeout = least(protocol.read_timeout, gap)
-            if not protocol._reading_paused:  # noqa: SLF001  # else it starts when reading goes on
-                protocol.start_timeout()
+        response.connection.add_callback(partial(self._ended, weakref.ref(response)))
+        _quicken(response.connection, self.clocks.gap_timeout)
         # From here on we hold nothing that holds the response.
         self.response = _Head(response)
         watcher = self.loop.create_task(self._watch_over(chunks, weakref.ref(response), self._time_left()))
@@ -350,6 +331,7 @@ async def respond(exchange: AiohttpExchange, chunks: AsyncGenerator[Any]) -> Any
             raise seen
     finally:
         del seen  # a frame must not keep alive what it raises
+    exchange.whole = exchange.whole or exchange.response.connection is None  # it may have come to its end meanwhile
     if not exchange.whole:
         return exchange.hand_over(chunks)
     with suppress(StreamInterrupted):  # there is nothing more to come too late
@@ -357,13 +339,30 @@ async def respond(exchange: AiohttpExchange, chunks: AsyncGenerator[Any]) -> Any
     return exchange.handed_out(exchange.response)
 
 
-def _raise_marked(response: Any, kind: type[Exception], gave_up: GaveUp) -> None:
-    """`raise_for_status` of a response that was retried in vain: no layer around it must retry it again."""
+def _raise_marked(reference: weakref.ref[Any], kind: type[Exception], anew: Any, gave_up: GaveUp) -> None:
+    """`raise_for_status` of a response that was retried in vain: no layer around it must retry it again.
+
+    It is in the response, so it must not hold it. `anew` makes the error where it is gone, as it is at once in
+    `(await session.get(url)).raise_for_status()`.
+    """
+    response = reference()
     try:
+        if response is None:
+            raise anew()
         type(response).raise_for_status(response)
     except kind as error:
         mark(error, gave_up)
         raise
+
+
+def _quicken(connection: Any, gap: float | None) -> None:
+    """From now on nothing that is read in this answer may take longer than `gap` seconds to come."""
+    protocol = None if connection is None else connection.protocol
+    if gap is None or protocol is None:
+        return
+    protocol.read_timeout = least(protocol.read_timeout, gap)
+    if not protocol._reading_paused:  # noqa: SLF001  # else it starts when reading goes on
+        protocol.start_timeout()
 
 
 def _session_is_late(owner: Any) -> bool:

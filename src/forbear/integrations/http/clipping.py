@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -37,7 +37,7 @@ class Timeouts(dict[str, float | None]):
 
 
 @contextmanager
-def clipped(left: Callable[[], float]) -> Iterator[None]:
+def clipped(left: Callable[[], float]) -> Generator[None]:
     """What is read and written in this block waits no longer than `left()` seconds."""
     token = _left.set(left)
     try:
@@ -84,6 +84,12 @@ def clip(stream: Any) -> None:
         stream.read, stream.write, stream.start_tls = read, write, start_tls
     except AttributeError:
         return
+
+
+def clip_pool(pool: Any) -> None:
+    """As `clip`, for the connections that a pool of httpcore has already."""
+    for connection in getattr(pool, "connections", ()):
+        clip(getattr(getattr(connection, "_connection", None), "_network_stream", None))
 
 
 def _time() -> float:

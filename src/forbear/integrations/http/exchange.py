@@ -7,7 +7,8 @@ second order, payment or mail that a retried POST makes.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +16,13 @@ from forbear.calls.current import Attempt, current_attempt
 from forbear.calls.nesting import retries_counted, warn
 from forbear.calls.verdicts import wall_clock
 from forbear.core.validation import flag, number
-from forbear.errors import AttemptSummary, GaveUp, mark_of
+from forbear.errors import AttemptSummary, CircuitOpenError, GaveUp, RetryError, mark, mark_of
 from forbear.integrations.http import deadline_header
 from forbear.integrations.http.replay import ADVICE, Replay
 
 # RFC 9110, section 9.2.2: to send these twice does what sending them once does.
 REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
 KEY = "Idempotency-Key"  # draft-ietf-httpapi-idempotency-key-header
 HOLD_BODY = 1_048_576  # bytes: an answer that fits is read inside its attempt; a longer one would fill memory
 HOLD_FAILURE = 16_777_216  # bytes: a failure is read whole to be judged and handed out; what is longer is none
@@ -156,7 +158,7 @@ class Exchange:
     def headers_of(self, attempt: Attempt, given: Mapping[str, Any]) -> dict[str, str]:
         """The headers that an attempt brings besides those that the caller has `given`."""
         rules, added = self.rules, dict[str, str]()
-        if rules.adds_key and rules.key_header not in given:
+        if rules.adds_key and self.method not in REPEATABLE and rules.key_header not in given:
             added[rules.key_header] = attempt.idempotency_key
         if rules.deadline_header is not None and rules.deadline_header not in given and attempt.deadline is not None:
             told = deadline_header.write(rules.deadline_header, attempt.deadline.remaining(), wall_clock())
@@ -196,8 +198,31 @@ class Exchange:
         return response
 
 
+def as_seen(
+    error: BaseException, errors: Mapping[str, type[Any]], late: Callable[[str], BaseException]
+) -> BaseException:
+    """What the caller of a library sees of `error`: one of the library's own, for which there may be handlers.
+
+    errors: ours that are its own too, by the name of ours. late: makes its own of the text of an attempt that was cut.
+    """
+    kind = errors.get(type(error).__name__)
+    if kind is not None and isinstance(error, RetryError):
+        return error.as_a(kind)
+    if kind is not None and isinstance(error, CircuitOpenError):
+        own: BaseException = kind(error.retry_in, error.name)
+    elif type(error) is TimeoutError:
+        own = late(str(error))
+    else:
+        return error
+    own.__cause__ = error.__cause__
+    fact = mark_of(error)
+    if fact is not None:
+        mark(own, fact)
+    return own
+
+
 def _is_name(name: object) -> bool:
-    return isinstance(name, str) and name.isascii() and name.replace("-", "").isalnum()
+    return isinstance(name, str) and _TOKEN.fullmatch(name) is not None
 
 
 def least(given: float | None, left: float | None) -> float | None:

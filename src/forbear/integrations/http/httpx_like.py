@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from forbear.errors import CircuitOpenError, DeadlineExceeded, RetryError, StreamInterrupted, mark, mark_of
-from forbear.integrations.http.clipping import Timeouts, tracing
-from forbear.integrations.http.exchange import Exchange, Rules, least
+from forbear.errors import DeadlineExceeded, RetryError, StreamInterrupted, mark_of
+from forbear.integrations.http.clipping import Timeouts, clip, tracing
+from forbear.integrations.http.exchange import Exchange, Rules, as_seen, least
 from forbear.integrations.http.replay import Replay, position_of, replay_of
 from forbear.integrations.http.watching import Watch
 
 _TOO_SHORT = 0.005  # seconds before the deadline, in which a timer that was meant to end there may fire
-_BEFORE_OURS = 0.01  # seconds
 _CLOCKS = ("connect", "read", "write", "pool")
 
 
@@ -43,21 +42,7 @@ class Partner:
 
     def seen(self, error: BaseException) -> BaseException:
         """What a caller of the library sees of `error`: one of the library's own, for which there may be handlers."""
-        kind = self.errors.get(type(error).__name__)
-        if kind is not None and isinstance(error, RetryError):
-            return error.as_a(kind)
-        if kind is not None and isinstance(error, CircuitOpenError):
-            shut: Exception = kind(error.retry_in, error.name)
-            shut.__cause__ = error.__cause__
-            return shut
-        if type(error) is not TimeoutError:
-            return error
-        late: Exception = self.library.ReadTimeout(str(error))  # an attempt that was cut
-        late.__cause__ = error.__cause__
-        fact = mark_of(error)
-        if fact is not None:
-            mark(late, fact)
-        return late
+        return as_seen(error, self.errors, self.library.ReadTimeout)
 
 
 def origin_of(url: Any) -> str:
@@ -76,13 +61,14 @@ class HttpxExchange(Exchange):
     until the caller has it; `head` is what remains of it.
 
     stream: its body, as the inner transport gave it. whole: whether it was read to its end inside the attempt. size:
-    bytes that were read there; late: whether its time was over then. limit: seconds for an attempt to the head of its
-    answer, where the library's own timers end it; began: seconds after the call when it did.
+    bytes that were read there; late: whether its time was over then; broke: whether that of a failure broke off, which
+    is judged by what has come. limit: seconds for an attempt to the head of its answer, where the library's own timers
+    end it; began: seconds after the call when it did.
     """
 
     __slots__ = (
-        "began", "blocking", "head", "inner", "late", "limit", "partner", "request", "response", "size", "stream",
-        "watch", "whole",
+        "began", "blocking", "broke", "head", "inner", "late", "limit", "partner", "request", "response", "size",
+        "stream", "watch", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -108,14 +94,15 @@ class HttpxExchange(Exchange):
         self.response: Any = None
         self.head: Head | None = None
         self.stream: Any = None
-        self.whole = self.late = False
+        self.whole = self.late = self.broke = False
         self.size = 0
 
     def outgoing(self) -> Any:
         """The request as the attempt that begins now sends it. The caller's own stays as it is."""
         attempt, request = self.begin(), self.request
         self.response = self.head = None
-        self.whole, self.late, self.size = False, False, 0
+        self.whole = self.late = self.broke = False
+        self.size = 0
         self.began = attempt.elapsed
         headers = request.headers.copy()
         for name, value in self.headers_of(attempt, headers).items():
@@ -124,13 +111,16 @@ class HttpxExchange(Exchange):
         most = least(self.limit, attempt.timeout)
         timeouts = {name: least(given.get(name), most) for name in _CLOCKS}
         extensions = {**request.extensions, "timeout": Timeouts(timeouts, self.left)}
-        return self.partner.library.Request(
+        made = self.partner.library.Request(
             request.method,
             request.url,
             headers=headers,
             stream=self.partner.once(self.body_begun, request.stream) if self.replay.once else request.stream,
             extensions=tracing(extensions) if self.blocking else extensions,
         )
+        if isinstance(request.stream, self.partner.library.ByteStream):
+            made.read()  # so that what signs or records it below finds its content, as without us
+        return made
 
     def left(self) -> float:
         """Seconds that the next read or write may take; may be infinite."""
@@ -144,7 +134,6 @@ class HttpxExchange(Exchange):
         left = math.inf if timeout is None else timeout
         if self.blocking or attempt is None:
             return left
-        left -= min(_BEFORE_OURS, left / 10)  # the library's timers come before ours, which can only cancel it
         if self.limit is None or (self.response is None and self.head is not None):
             return left
         return min(left, self.limit - attempt.elapsed + self.began)
@@ -152,6 +141,8 @@ class HttpxExchange(Exchange):
     def came(self, response: Any) -> bool:
         """The head of an answer has come: whether its body is to be read inside the attempt."""
         self.response, self.stream, self.head = response, response.stream, Head(response.headers)
+        if self.blocking and response.status_code != 101:
+            clip(response.extensions.get("network_stream"))  # that of a connection which was there before us
         if response.is_stream_consumed:  # it is there already, as that of a mock or a cache is
             self.whole = True
             self.judge([response.content])
@@ -179,10 +170,18 @@ class HttpxExchange(Exchange):
     def _room(self) -> int:
         return self.rules.room(self.response.status_code)
 
+    def breaks(self, error: Exception) -> None:
+        """A body broke, or is too slow, while it was read inside the attempt. Raises the error, unless the answer is a
+        failure anyway.
+        """
+        if self.response.status_code < 400:
+            raise error
+        self.broke = True
+
     def judge(self, held: list[bytes]) -> None:
         """The body was read, as far as there is room. Raises the error that the answer stands for, if it is one."""
         response, content = self.response, b"".join(held)
-        if not self.whole and self.size <= self._room:
+        if not self.whole and not self.broke and self.size <= self._room:
             self.whole = True
             response.stream = self.partner.library.ByteStream(content)
         if response.status_code < 400:
@@ -194,7 +193,8 @@ class HttpxExchange(Exchange):
 
     def _cut(self, response: Any, held: list[bytes]) -> None:
         """A long answer that is a failure, and may be handed out all the same: what was read of it, then an error."""
-        text = f"the answer is a failure, and longer than {self._room:,} bytes: the rest was not read"
+        why = "its body broke off" if self.broke else f"longer than {self._room:,} bytes"
+        text = f"the answer is a failure, and {why}: the rest was not read"
         error = self.partner.library.ReadError(text)
         if self.blocking:
             response.stream = self.partner.body(self, _then_raise(held, error))
@@ -243,7 +243,7 @@ class HttpxExchange(Exchange):
             return interrupted
         seen = self.partner.seen(cause)
         attempt = self.attempt
-        if attempt is None or attempt.deadline is None or attempt.deadline.remaining() > _BEFORE_OURS + _TOO_SHORT:
+        if attempt is None or attempt.deadline is None or attempt.deadline.remaining() > _TOO_SHORT:
             return seen
         if not isinstance(seen, self.partner.library.TimeoutException):
             return seen

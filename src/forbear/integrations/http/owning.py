@@ -6,10 +6,14 @@ Must never import either library.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
 from forbear.errors import UsageError
+from forbear.integrations.http.clipping import clip_pool
+
+logger = logging.getLogger("forbear")
 
 
 def own(client: Any, kind: type[Any], wrap: Callable[[Any], Any], *, in_place: bool) -> Any:
@@ -29,7 +33,7 @@ def _copied(client: Any) -> Any:
     """A client with the same settings, which keeps the other one alive: some close their connections with their end."""
     kind: Any = type(client)
     if any("__del__" in vars(one) for one in kind.__mro__):  # else the end of the copy would close them for both
-        kind = type(kind.__name__, (kind,), {"__module__": kind.__module__, "__del__": lambda _: None})
+        kind = type(kind.__name__, (kind,), {"__module__": kind.__module__, "__del__": _nothing})
     copy = object.__new__(kind)
     copy.__dict__.update(client.__dict__)
     copy.forbear_made_from = client
@@ -42,7 +46,10 @@ def checked(inner: Any, kind: str, other: str) -> Any:
     if isinstance(inner, type) or not hasattr(inner, method):
         raise TypeError(f"{kind} {_why_not(inner, kind, other)}")
     pool: Any = getattr(inner, "_pool", None)
+    if kind == "Transport":
+        clip_pool(pool)
     if getattr(pool, "_retries", 0):
+        logger.info("%s(retries=%s): its own retries are off, forbear makes them", type(inner).__name__, pool._retries)  # noqa: SLF001
         pool._retries = 0  # noqa: SLF001  # HTTPTransport(retries=...) has no other way to take it back
     return inner
 
@@ -63,11 +70,11 @@ class WrongEnd:
     async def handle_async_request(self, request: Any) -> Any:
         """Raises UsageError."""
         raise UsageError(
-            f"an async client needs AsyncTransport, not {type(self).__name__}: {_name_of_request(request)}"
+            f"an async client needs AsyncTransport, not {type(self).__name__}; {request.method} was not sent"
         )
 
     async def __aenter__(self) -> Any:
-        raise UsageError(f"an async client needs AsyncTransport, not {type(self).__name__}")
+        raise UsageError("an async client needs AsyncTransport")
 
     async def aclose(self) -> None:
         """Nothing was opened."""
@@ -78,14 +85,14 @@ class WrongAsyncEnd:
 
     def handle_request(self, request: Any) -> Any:
         """Raises UsageError."""
-        raise UsageError(f"a blocking client needs Transport, not {type(self).__name__}: {_name_of_request(request)}")
+        raise UsageError(f"{request.method} was not sent: a blocking client needs Transport")
 
     def __enter__(self) -> Any:
-        raise UsageError(f"a blocking client needs Transport, not {type(self).__name__}")
+        raise UsageError("a blocking client needs Transport")
 
     def close(self) -> None:
         """Nothing was opened."""
 
 
-def _name_of_request(request: Any) -> str:
-    return f"{request.method} was not sent"
+def _nothing(_: object) -> None:
+    """What the end of a copy does: its connections belong to the client that it was made from, too."""

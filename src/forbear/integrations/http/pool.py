@@ -21,6 +21,13 @@ def free_lost(transport: Any) -> None:
             wanted = {id(request.connection) for request in pool._requests}  # noqa: SLF001
             for connection in pool.connections:
                 if id(connection) not in wanted and connection.info() == "CONNECTING":
-                    connection._connect_failed = True  # noqa: SLF001  # the pool takes it for closed then
+                    _own(connection)._connect_failed = True  # noqa: SLF001  # the pool takes it for closed then
     except AttributeError:  # another version, which keeps this elsewhere
         return
+
+
+def _own(connection: Any) -> Any:
+    """The connection itself, which one through a proxy is a shell around."""
+    while not hasattr(connection, "_connect_failed"):
+        connection = connection._connection  # noqa: SLF001
+    return connection

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from threading import Lock
+from threading import RLock
 from typing import Any, Literal
 
 from forbear.calls.blocking import guard_stream
@@ -50,6 +50,18 @@ class HttpOptions(PolicyOptions, total=False):
     first_timeout: Seconds | None
     gap_timeout: Seconds | None
     total_timeout: Seconds | None
+
+
+class TransportOptions(HttpOptions, total=False):
+    """All that a transport takes."""
+
+    upstream: UpstreamOf
+    idempotency_key: bool | str
+    idempotent: bool | None
+    deadline_header: str | None
+    attempt_header: str | None
+    hold_body: int
+    hold_json: bool
 
 
 # What other forms of call take, and why a transport does not.
@@ -126,10 +138,10 @@ class Senders:
             self._options["first_timeout"] = None if first is None else first + BACKSTOP
         tokens: Any = options.get("tokens")
         if callable(tokens):
-            self._options["tokens"] = lambda exchange: tokens(exchange.request)
+            self._options["tokens"] = _tokens_of(tokens)
         single = any(options.get(name) is not None for name in _SINGLE)
         self._choose = _chooser(None if single and upstream == "per origin" else upstream)
-        self._lock = Lock()
+        self._lock = RLock()  # the function that chooses may ask for the Upstream of another origin
         self._origins: OrderedDict[str, _Origin] = OrderedDict()
         checked = (
             upstream if isinstance(upstream, Upstream) else None if upstream is None or single else Upstream("one")
@@ -178,6 +190,15 @@ class Senders:
             "one), or say idempotent=True"
         )
         return replace(plan_of(name, options, stream=True, innermost=True), unsafe=unsafe)
+
+
+def _tokens_of(tokens: Any) -> Callable[[Any], float]:
+    """What a request costs, asked of the request."""
+
+    def of(exchange: Any) -> float:
+        return tokens(exchange.request)  # type: ignore[no-any-return]
+
+    return of
 
 
 class _Origin:

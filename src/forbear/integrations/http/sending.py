@@ -60,8 +60,11 @@ def _send(exchange: HttpxExchange) -> Generator[bytes]:
             reads = exchange.came(exchange.inner.handle_request(exchange.outgoing()))
             chunks = iter(exchange.stream)
             if reads:
-                while (chunk := next(chunks, None)) is not None and exchange.take(held, chunk):
-                    pass
+                try:
+                    while (chunk := next(chunks, None)) is not None and exchange.take(held, chunk):
+                        pass
+                except exchange.partner.library.TransportError as error:
+                    exchange.breaks(error)
                 exchange.judge(held)
         yield b""
         if exchange.whole:
@@ -75,11 +78,13 @@ def _send(exchange: HttpxExchange) -> Generator[bytes]:
             yield chunk
     finally:
         stream, exchange.stream = exchange.stream, None
-        for thing in (chunks, stream):
-            if hasattr(thing, "close"):
-                thing.close()
-        if exchange.head is None:
-            free_lost(exchange.inner)
+        try:
+            for thing in (chunks, stream):
+                if hasattr(thing, "close"):
+                    thing.close()
+        finally:
+            if exchange.head is None:
+                free_lost(exchange.inner)
 
 
 class _AsyncSend:
@@ -112,18 +117,23 @@ class _AsyncSend:
         reads = exchange.came(await exchange.inner.handle_async_request(exchange.outgoing()))
         self._chunks = chunks = exchange.stream.__aiter__()
         if reads:
-            while (chunk := await anext(chunks, None)) is not None and exchange.take(held, chunk):
-                pass
+            try:
+                while (chunk := await anext(chunks, None)) is not None and exchange.take(held, chunk):
+                    pass
+            except exchange.partner.library.TransportError as error:
+                exchange.breaks(error)
             exchange.judge(held)
 
     async def aclose(self) -> None:
         """Closes the answer, whatever became of it."""
         things, self._chunks, self._exchange.stream = (self._chunks, self._exchange.stream), None, None
-        for thing in things:
-            if hasattr(thing, "aclose"):
-                await thing.aclose()
-        if self._exchange.head is None:
-            free_lost(self._exchange.inner)
+        try:
+            for thing in things:
+                if hasattr(thing, "aclose"):
+                    await thing.aclose()
+        finally:
+            if self._exchange.head is None:
+                free_lost(self._exchange.inner)
 
 
 # ---- from the first thing of the stream to the response --------------------------------------------------------------
@@ -131,22 +141,26 @@ class _AsyncSend:
 
 def respond(exchange: HttpxExchange, chunks: Generator[Any]) -> Any:
     """The response that the call brings. Raises what is left to raise, as an error of the library."""
-    seen: BaseException | None = None
     try:
         next(chunks)
-        response = exchange.taken()
     except BaseException as error:
-        response = exchange.response_of(error)
-        if response is not None:
-            return exchange.handed_out(response, error)
+        given = exchange.response_of(error)
+        if given is not None:
+            return exchange.handed_out(given, error)
         seen = exchange.seen(error)
         if seen is error:
             raise
+    else:
+        return _received(exchange, chunks)
     try:
-        if seen is not None:
-            raise seen
+        raise seen
     finally:
         del seen  # a frame must not keep alive what it raises
+
+
+def _received(exchange: HttpxExchange, chunks: Generator[Any]) -> Any:
+    """The response as its caller gets it, with the rest of its body."""
+    response = exchange.taken()
     if exchange.whole:
         with suppress(StreamInterrupted):  # there is nothing more to come too late
             next(chunks, None)
@@ -157,22 +171,26 @@ def respond(exchange: HttpxExchange, chunks: Generator[Any]) -> Any:
 
 async def respond_async(exchange: HttpxExchange, chunks: AsyncGenerator[Any]) -> Any:
     """As `respond`, in async code."""
-    seen: BaseException | None = None
     try:
         await anext(chunks)
-        response = exchange.taken()
     except BaseException as error:
-        response = exchange.response_of(error)
-        if response is not None:
-            return exchange.handed_out(response, error)
+        given = exchange.response_of(error)
+        if given is not None:
+            return exchange.handed_out(given, error)
         seen = exchange.seen(error)
         if seen is error:
             raise
+    else:
+        return await _received_async(exchange, chunks)
     try:
-        if seen is not None:
-            raise seen
+        raise seen
     finally:
         del seen
+
+
+async def _received_async(exchange: HttpxExchange, chunks: AsyncGenerator[Any]) -> Any:
+    """As `_received`, in async code."""
+    response = exchange.taken()
     if exchange.whole:
         with suppress(StreamInterrupted):
             await anext(chunks, None)
@@ -206,9 +224,11 @@ class Rest:
         """Gives everything back; where another thread is reading, when its read ends, which this brings about."""
         try:
             self._chunks.close()
-        except ValueError:  # the generator runs
-            if self._exchange.stream is not None:
-                self._exchange.stream.close()
+        except ValueError:
+            stream: Any = self._exchange.stream
+            if not self._chunks.gi_running or stream is None:
+                raise
+            stream.close()
 
 
 class AsyncRest:
@@ -237,6 +257,7 @@ class AsyncRest:
         try:
             await self._chunks.aclose()
         except RuntimeError:
-            if not self._chunks.ag_running or self._exchange.stream is None:
+            stream: Any = self._exchange.stream
+            if not self._chunks.ag_running or stream is None:
                 raise
-            await self._exchange.stream.aclose()
+            await stream.aclose()

@@ -11,21 +11,23 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from functools import lru_cache
 from http.client import HTTPConnection, HTTPResponse
+from socket import SHUT_RDWR, socket
 from typing import Any, NamedTuple
 
 import urllib3
 
 from forbear.errors import StreamInterrupted
+from forbear.integrations.http.clipping import clipped, in_time
 from forbear.integrations.http.exchange import least
 from forbear.integrations.http.replay import CHUNK, chunks_of
 
 NO_RETRIES = urllib3.Retry(0, read=False)  # what requests has by default: none of any kind
 _SHORTEST = 0.001  # seconds; urllib3 refuses a timeout of 0
 
-_left: ContextVar[Callable[[], float] | None] = ContextVar("forbear_urllib3_left", default=None)
+if not hasattr(urllib3.HTTPResponse, "read1"):
+    raise ImportError("forbear.integrations.requests needs urllib3 2.2 or newer: pip install 'urllib3>=2.2'")
 
 
 # ---- from a request to its response ----------------------------------------------------------------------------------
@@ -37,7 +39,7 @@ def send(exchange: Any) -> Generator[Any]:
     held: list[bytes] = []
     held_until_now = True
     try:
-        with _clipped(exchange.left):
+        with clipped(exchange.left):
             raw = exchange.open()
             pieces = iter(()) if exchange.untouched else pieces_of(raw)
             if exchange.holds():
@@ -50,7 +52,7 @@ def send(exchange: Any) -> Generator[Any]:
             return
         yield from held
         while True:
-            with _clipped(exchange.left):
+            with clipped(exchange.left):
                 piece = next(pieces, None)
             if piece is None:
                 return
@@ -133,35 +135,12 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def name_in_requests(error: BaseException) -> str | None:
-    """What requests calls an error of urllib3 that it meets in a body; None for any other error."""
-    for kind, name in _NAMES:
-        if isinstance(error, kind):
-            return name
-    return None
-
-
-_NAMES = (
+# What requests calls the errors of urllib3 that it meets in a body.
+NAMES = (
     (urllib3.exceptions.ReadTimeoutError, "ConnectionError"),
     (urllib3.exceptions.ProtocolError, "ChunkedEncodingError"),
     (urllib3.exceptions.SSLError, "SSLError"),
 )
-
-
-@contextmanager
-def _clipped(left: Callable[[], float]) -> Generator[None]:
-    """What is read and written in this block waits no longer than `left()` seconds."""
-    token = _left.set(left)
-    try:
-        yield
-    finally:
-        _left.reset(token)
-
-
-def _in_time(timeout: float | None) -> float | None:
-    """Seconds that a read or a write may take here which would take `timeout` elsewhere."""
-    left = _left.get()
-    return timeout if left is None else within(timeout, left())
 
 
 # ---- connections -----------------------------------------------------------------------------------------------------
@@ -175,19 +154,27 @@ class _TimedReads(io.RawIOBase):
         self._sock = sock
         self._usual: float | None = sock.gettimeout()
         self._set = self._usual
+        self._interrupted = False
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any, /) -> int | None:
-        timeout = _in_time(self._usual)
+        timeout = in_time(self._usual)
         if timeout != self._set:
             self._sock.settimeout(timeout)
             self._set = timeout
-        return self._raw.readinto(buffer)
+        read = self._raw.readinto(buffer)
+        return 0 if self._interrupted else read
 
     def fileno(self) -> int:
         return self._raw.fileno()
+
+    def interrupt(self) -> None:
+        """Ends the read that another thread is in: it meets the end of what comes."""
+        self._interrupted = True
+        sock: Any = self._sock  # that of TLS would forget first that it is one, and read what nobody can
+        (socket if isinstance(sock, socket) else type(sock)).shutdown(sock, SHUT_RDWR)
 
     def close(self) -> None:
         self._raw.close()
@@ -213,7 +200,7 @@ class _Timed:
         """Each part of a request in time, however slowly it is taken."""
         me: Any = self
         if me.sock is not None:
-            me.sock.settimeout(_in_time(me.timeout))
+            me.sock.settimeout(in_time(me.timeout))
         super().send(data)  # type: ignore[misc]
 
 
@@ -260,6 +247,16 @@ def close(raw: Any) -> None:
             end()
 
 
+def interrupt(raw: Any) -> None:
+    """Ends an answer that another thread is reading. To close it would wait for the end of that read."""
+    timed = getattr(getattr(getattr(raw, "_fp", None), "fp", None), "raw", None)
+    if isinstance(timed, _TimedReads):
+        with suppress(OSError):  # it is closed by now
+            timed.interrupt()
+    else:
+        close(raw)
+
+
 class Rest:
     """The rest of an answer, as its caller reads it. The lease is held until it is closed, or read to its end.
 
@@ -287,9 +284,17 @@ class Rest:
         return self._taken(amount)
 
     def close(self) -> None:
-        """Gives everything back."""
+        """Gives everything back; where another thread is reading, when its read ends, which this brings about."""
         self.closed = True
-        self._chunks.close()
+        try:
+            self._chunks.close()
+        except ValueError as error:
+            if "already executing" not in str(error):
+                raise
+            if self._chunks.gi_running:
+                interrupt(self._original)
+            else:  # not any more
+                self._chunks.close()
 
     def _taken(self, amount: int | None) -> bytes:
         taken = bytes(self._pending[:amount])
@@ -376,12 +381,11 @@ def raw_like(original: Any, body: Any, method: str, *, copy: bool = False) -> Ra
 
     A `copy` may have only the beginning of the body, and has nothing that would end the original with it.
     """
-    return Raw(
+    made = Raw(
         body=body,
         headers=getattr(original, "headers", None),
         status=getattr(original, "status", None) or 0,
         version=getattr(original, "version", None) or 0,
-        version_string=getattr(original, "version_string", "HTTP/?"),
         reason=getattr(original, "reason", None),
         preload_content=False,
         decode_content=False,
@@ -392,3 +396,5 @@ def raw_like(original: Any, body: Any, method: str, *, copy: bool = False) -> Ra
         request_method=method,
         request_url=getattr(original, "url", None),
     )
+    made.version_string = getattr(original, "version_string", "HTTP/?")  # no argument in the first ones of 2.2
+    return made

@@ -27,7 +27,7 @@ class Watch:
 
     def gave_up(self, request: Hashable, attempts: int) -> None:
         """This request was given up after so many attempts. Warns where it was so just before."""
-        now = time.monotonic()
+        now, request = time.monotonic(), hash(request)  # a body may be large, and an address may hold secrets
         with self._lock:
             before, times, made = self._given_up.pop(request, (now, 0, 0))
             if now - before > WITHIN:
@@ -36,9 +36,7 @@ class Watch:
             self._given_up[request] = (now, times, made)
             if len(self._given_up) > _MOST:
                 self._given_up.popitem(last=False)
-        if times in (2, 3) or (
-            times > 3 and times & (times - 1) == 0
-        ):  # later at each doubling: it may go on for hours
+        if times == 3 or (times > 1 and times & (times - 1) == 0):  # seldom later: it may go on for hours
             warn(
                 f"{self._client} repeats by itself what forbear has retried to the end, {made} requests for one so far "
                 f"({times} times {attempts}): turn its own retries off"
