@@ -96,3 +96,16 @@ def test_a_class_may_have_an_odd_module() -> None:
     odd = foreign("Odd", "acme")
     odd.__module__ = None
     assert descent_of(odd) == (("None",), ("None.Odd",), "None")
+
+
+def test_another_name_of_an_attribute_at_which_a_library_warns_is_not_asked_for() -> None:
+    """aiohttp has `code` for `status`, and tells whoever reads it that it is deprecated."""
+
+    def code(_: object) -> int:
+        raise AssertionError("it was read")
+
+    kind = foreign("ClientResponseError", "aiohttp.client_exceptions")
+    kind.code = property(code)
+    error = type("Ours", (kind,), {})()
+    error.status = 503
+    assert attributes_of(error) == {"status": 503}

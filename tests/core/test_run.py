@@ -434,3 +434,29 @@ def test_a_silent_stream_is_cut_short_by_the_deadline_alone(total: float | None,
     run.stream.begin(0.0)
     limit = run.stream.limit(0.0, left)
     assert run.cut_short(10.0, limit) is cut
+
+
+@pytest.mark.parametrize("executed", ["no", "maybe"])
+def test_an_attempt_that_forbids_another_is_the_last_whatever_the_failure(executed: Any) -> None:
+    run = begun()
+    fail(run, 1.0)
+    run.forbidden = "its body is gone"
+    failure = Failure(transient=True, kind=Kind.OVERLOADED, executed=executed)
+    assert run.refusal(failure) == Stop("unsafe")
+    assert run.failed(ERROR, failure, 3.0, 1.0) == Stop("unsafe")
+
+
+def test_what_no_retry_can_help_is_called_so_even_where_another_attempt_is_forbidden() -> None:
+    run = begun()
+    run.forbidden = "its body is gone"
+    assert run.failed(ERROR, Failure(transient=False), 1.0, 1.0) == Stop("permanent")
+
+
+def test_what_one_attempt_forbids_the_next_does_not() -> None:
+    run = begun()
+    answer = run.failed(ERROR, BUSY, 1.0, 1.0)
+    assert isinstance(answer, Retry)
+    run.forbidden = "too late"
+    run.resumed(Pending(ERROR, answer, BUSY), 2.0)
+    assert run.forbidden is None
+    assert isinstance(run.failed(ERROR, BUSY, 3.0, 1.0), Retry)
