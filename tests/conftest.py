@@ -7,7 +7,7 @@ import gc
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import hypothesis as hypothesis  # its plugins ask the collector for objects, and must have done so before they are frozen
+import hypothesis as hypothesis  # before the freezing below: its plugins ask the collector for objects
 import pytest
 import uvloop
 
