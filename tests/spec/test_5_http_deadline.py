@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time as real_time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from email.utils import formatdate
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from forbear import (
     DeadlineExceeded,
+    NestedRetriesWarning,
     Policy,
     RetriesExhausted,
     RetryError,
@@ -23,6 +25,7 @@ from forbear import (
     retry_sync,
 )
 from forbear.integrations import httpx as ours
+from forbear.integrations import sole_owner
 from forbear.integrations.http import httpx_like
 from forbear.testing import FakeTime
 from loopback.server import Server
@@ -604,3 +607,42 @@ async def test_many_calls_of_one_client_wait_at_the_same_time() -> None:
         outcomes = await asyncio.gather(*(client.get() for _ in range(20)), return_exceptions=True)
         assert all(isinstance(outcome, RetriesExhausted) for outcome in outcomes)
         assert clock.now == pytest.approx(0.6)
+
+
+# ---- one owner of retries --------------------------------------------------------------------------------------------
+
+
+def test_layers_multiply_and_the_helper_shows_and_removes_the_retries_of_the_one_below() -> None:
+    sdk = pytest.importorskip("openai")
+    asked: list[float] = []
+
+    def server(request: Any) -> Any:
+        asked.append(clock.now)
+        return httpx2.Response(500, request=request)
+
+    httpx2 = pytest.importorskip("httpx2")
+    client = sdk.OpenAI(api_key="key", max_retries=2, http_client=httpx2.Client(transport=httpx2.MockTransport(server)))
+    client._calculate_retry_timeout = lambda *_: 0.0
+
+    def requests_of(ask: Callable[[], Any]) -> int:
+        before = len(asked)
+        with pytest.raises((sdk.APIStatusError, RetryError)):
+            ask()
+        return len(asked) - before
+
+    def naive(layers: int, own: Any) -> Any:
+        ask = own.models.list if layers == 1 else lambda: naive(layers - 1, own)
+        with suppress(sdk.APIStatusError):
+            return ask()
+        with suppress(sdk.APIStatusError):
+            return ask()
+        return ask()
+
+    with FakeTime() as clock:
+        requests = requests_of(lambda: naive(2, client))
+        assert (requests, 4 * requests) == (27, 108)  # for each call; each second, at four calls a second
+        with pytest.warns(NestedRetriesWarning, match="made 3 requests in one attempt, so 3 attempts make up to 9"):
+            assert requests_of(lambda: retry_sync(client.models.list, max_attempts=3)) == 9
+        owned = sole_owner(client, max_attempts=3)
+        inner = retry_sync(max_attempts=3)(lambda: owned.models.list())  # noqa: PLW0108  # a method can't be decorated
+        assert requests_of(lambda: retry_sync(inner, max_attempts=3)) == 3
