@@ -7,6 +7,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from datetime import timedelta
 from typing import Any, Generic, TypeVar, assert_type, overload
 
+import httpx
+import openai
+
 from forbear import (
     Attempt,
     CircuitBreaker,
@@ -34,6 +37,8 @@ from forbear import (
     retry_sync,
     stream,
 )
+from forbear.integrations import sole_owner
+from forbear.integrations.httpx import AsyncTransport, Transport
 
 T = TypeVar("T")
 
@@ -191,6 +196,15 @@ async def forms() -> None:
     with deadline(timedelta(seconds=3)):
         assert_type(current_deadline(), Deadline | None)
         assert_type(current_attempt(), Attempt | None)
+
+
+def clients() -> None:
+    assert_type(sole_owner(httpx.Client(), max_attempts=3), httpx.Client)
+    assert_type(sole_owner(openai.AsyncOpenAI(api_key="key"), deadline=timedelta(minutes=2)), openai.AsyncOpenAI)
+    assert_type(Transport(upstream=None).upstream_of("https://service.example"), Upstream | None)
+    httpx.AsyncClient(
+        transport=AsyncTransport(httpx.AsyncHTTPTransport(), idempotency_key=True, deadline_header="grpc-timeout")
+    )
 
 
 decorated: Callable[[int], float] = read
