@@ -266,6 +266,7 @@ async def test_a_body_whose_function_fails_is_a_mistake_of_the_callers_own(block
             with pytest.raises(TypeError, match="Body"):
                 await blocking.do(client.put, server.url, content=blocking.ours.Body(lambda: 7))
             assert client._transport.upstream_of(server.url).snapshot().in_flight == 0
+        await asyncio.to_thread(server.wait_until_idle)
     assert len(came) == 2
 
 
