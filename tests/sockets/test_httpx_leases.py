@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import sys
 import threading
 import time
 import types
@@ -633,10 +634,12 @@ async def fails_async(way: Way, client: Any, url: str) -> weakref.ref[Big]:
     raise AssertionError
 
 
-FAILURES = {
-    "status": Reply(503), "reset": Reset(), "cut": Cut("half"), "broken body": Stream([b"a"], ends="close"),
-    "silent body": Stream([b"a"], ends="hang"), "hang": Hang(),
-}  # fmt: skip
+FAILURES: dict[str, Any] = {"status": Reply(503)}
+if sys.version_info < (3, 12):  # from there on the errors that httpx itself raises are in a cycle of their own
+    FAILURES |= {
+        "reset": Reset(), "cut": Cut("half"), "broken body": Stream([b"a"], ends="close"),
+        "silent body": Stream([b"a"], ends="hang"), "hang": Hang(),
+    }  # fmt: skip
 
 
 @pytest.mark.usefixtures("no_collector")
