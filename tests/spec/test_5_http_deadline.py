@@ -551,7 +551,6 @@ async def test_three_layers_of_three_attempts_make_three_requests(
 
 
 async def test_without_the_mark_of_the_response_they_would_multiply(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(httpx_like, "mark_of", lambda error: None)
     monkeypatch.setattr("forbear.integrations.http.exchange.mark_of", lambda error: None)
     with FakeTime():
         service = Service(503)

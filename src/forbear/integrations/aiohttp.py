@@ -29,6 +29,7 @@ from forbear.integrations.http import aiohttp_like as shared
 from forbear.integrations.http import deadline_header as wire
 from forbear.integrations.http.exchange import HOLD_BODY, REPEATABLE, AttemptLog, Rules
 from forbear.integrations.http.replay import AsyncBody, Replay, position_of
+from forbear.integrations.http.responding import respond_async
 from forbear.integrations.http.senders import HttpOptions, Senders, UpstreamOf
 from forbear.integrations.http.watching import Watch
 
@@ -131,7 +132,7 @@ class Middleware:
         exchange.gap = self._senders.gap
         given = request.headers
         try:
-            return await shared.respond(exchange, self._senders.sender(exchange)(exchange))  # type: ignore[no-any-return]
+            return await respond_async(exchange, self._senders.sender(exchange)(exchange))  # type: ignore[no-any-return]
         except Exception as error:
             _note_for_resend(request, error)
             raise

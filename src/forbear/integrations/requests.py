@@ -26,11 +26,12 @@ from requests.adapters import BaseAdapter, HTTPAdapter
 
 from forbear import errors
 from forbear.calls.upstream import Upstream
-from forbear.errors import RetryError, StreamInterrupted, mark_of
+from forbear.errors import RetryError, StreamInterrupted
 from forbear.integrations.http import deadline_header as wire
 from forbear.integrations.http import urllib3_sending as sending
-from forbear.integrations.http.exchange import HOLD_BODY, AttemptLog, Exchange, Rules, as_seen
+from forbear.integrations.http.exchange import HOLD_BODY, TOO_SHORT, AttemptLog, Exchange, Rules, as_seen
 from forbear.integrations.http.replay import Body, replay_of
+from forbear.integrations.http.responding import respond
 from forbear.integrations.http.senders import HttpOptions, Senders, UpstreamOf
 from forbear.integrations.http.watching import Watch
 
@@ -41,7 +42,6 @@ __all__ = [
     "sole_owner",
 ]  # fmt: skip
 
-_TOO_SHORT = 0.005  # seconds before the deadline, in which a timer that was meant to end there may fire
 _PORTS = {"http": ":80", "https": ":443"}
 
 
@@ -156,7 +156,7 @@ class Adapter(BaseAdapter):
         options = {"stream": stream, "timeout": timeout, "verify": verify, "cert": cert, "proxies": proxies}
         exchange = _RequestsExchange(self._rules, self.inner, request, options, self._watch)
         exchange.gap = self._senders.gap
-        response = sending.respond(exchange, self._senders.sender(exchange)(exchange))
+        response = respond(exchange, self._senders.sender(exchange)(exchange))
         response.connection = self  # auth may send a request of its own by the way that an answer came
         return response  # type: ignore[no-any-return]
 
@@ -235,21 +235,20 @@ def _origin_of(url: Any) -> str:
 class _RequestsExchange(Exchange):
     """One request of requests, and all attempts at it. `response` is that of the attempt that runs, or its head.
 
-    whole: whether its body was read to its end inside the attempt. size: bytes that were read there; late: whether its
-    time was over then. untouched: whether what it is read from is not ours to read.
+    size: bytes of it that were read inside the attempt; late: whether its time was over then. untouched: whether what
+    it is read from is not ours to read.
     """
 
-    __slots__ = ("inner", "late", "options", "request", "response", "size", "untouched", "watch", "whole")
+    __slots__ = ("inner", "late", "options", "request", "response", "size", "untouched")
 
     def __init__(self, rules: Rules, inner: Any, request: Any, options: dict[str, Any], watch: Watch | None) -> None:
         replay = replay_of(request.body)
-        super().__init__(rules, str(request.method), _origin_of(request.url), request.headers, replay)
+        super().__init__(rules, str(request.method), _origin_of(request.url), request.headers, replay, watch)
         self.inner = inner
         self.request = request
         self.options = options
-        self.watch = watch
         self.response: Any = None
-        self.whole = self.late = self.untouched = False
+        self.late = self.untouched = False
         self.size = 0
 
     def __iter__(self) -> Generator[Any]:
@@ -344,45 +343,44 @@ class _RequestsExchange(Exchange):
         name = next((name for kind, name in sending.NAMES if isinstance(error, kind)), None)
         if name is None:
             return error
-        if name == "ConnectionError" and (self.gap is not None or self._left() <= _TOO_SHORT):
+        if name == "ConnectionError" and (self.gap is not None or self._left() <= TOO_SHORT):
             name = "ReadTimeout"
         return getattr(requests.exceptions, name)(error, request=self.request)  # type: ignore[no-any-return]
 
-    def handed_out(self, response: Any, error: BaseException | None = None) -> Any:
-        """The response as the caller gets it. `error`: the one that it stands for, if it is a failure."""
-        gave_up = None if error is None else mark_of(error)
-        response.request = self.request
-        response.forbear = self.log(gave_up)
-        if gave_up is not None:
-            self._watched()
-        return response
-
-    def seen(self, error: BaseException) -> BaseException:
-        """What a caller sees of `error`: one of requests' own, for which there may be handlers."""
-        if isinstance(error, RetryError) or mark_of(error) is not None:
-            self._watched()
+    def own(self, error: BaseException) -> BaseException:
+        """`error` as one of requests."""
         own: Any = as_seen(error, _OURS, requests.exceptions.ReadTimeout)
         if own is not error:
             own.request = self.request
         return own  # type: ignore[no-any-return]
 
-    def _watched(self) -> None:
-        """The request was given up: it is noted, in case the client repeats it."""
-        if self.watch is not None and self.attempt is not None:
-            body = self.request.body
-            known = body if isinstance(body, (bytes, str)) else None
-            self.watch.gave_up((self.method, self.request.url, known), self.attempt.number)
+    def asked(self) -> tuple[str, object]:
+        """The address, and the body where it is no stream."""
+        body = self.request.body
+        return str(self.request.url), body if isinstance(body, (bytes, str)) else None
+
+    def show(self, response: Any, log: AttemptLog) -> None:
+        """As an attribute."""
+        response.request = self.request
+        response.forbear = log
+
+    def received(self, chunks: Any) -> Any:
+        """The response as its caller gets it, with the rest of its body."""
+        response = self.response
+        if self.whole:
+            with suppress(StreamInterrupted):  # there is nothing more to come too late
+                next(chunks, None)
+        else:
+            rest = sending.Rest(chunks, self.broken, response.raw)
+            response.raw = sending.raw_like(response.raw, rest, self.method)
+            self.response = sending.Head(response.status_code, response.headers)
+        return self.handed_out(response)
 
     def broken(self, interrupted: StreamInterrupted) -> BaseException:
         """What a caller sees of an answer whose body broke. What urllib3 raised goes to requests as ever."""
-        cause, attempt = interrupted.__cause__, self.attempt
+        cause = interrupted.__cause__
         if not isinstance(cause, Exception):
             return interrupted
         usual = self.usual(cause)
-        seen = self.seen(usual if isinstance(usual, requests.exceptions.Timeout) else cause)
-        if attempt is None or attempt.deadline is None or attempt.deadline.remaining() > _TOO_SHORT:
-            return seen
-        if not isinstance(seen, requests.exceptions.Timeout):
-            return seen
-        facts = {"elapsed": attempt.elapsed, "waited": attempt.waited, "history": attempt.history}
-        return self.seen(errors.DeadlineExceeded("deadline", attempt.number, seen, **facts))  # type: ignore[arg-type]
+        seen = self.own(usual if isinstance(usual, requests.exceptions.Timeout) else cause)
+        return self.at_the_deadline(seen) if isinstance(seen, requests.exceptions.Timeout) else seen

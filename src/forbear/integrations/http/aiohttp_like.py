@@ -19,8 +19,8 @@ from types import ModuleType
 from typing import Any
 
 from forbear.core.stream import StreamSettings
-from forbear.errors import DeadlineExceeded, GaveUp, RetryError, StreamInterrupted, mark, mark_of
-from forbear.integrations.http.exchange import Exchange, Rules, as_seen, least
+from forbear.errors import GaveUp, StreamInterrupted, mark
+from forbear.integrations.http.exchange import AttemptLog, Exchange, Rules, as_seen, least
 from forbear.integrations.http.replay import Replay
 from forbear.integrations.http.watching import Watch
 
@@ -28,7 +28,6 @@ _LONGEST = 1e9  # seconds; a longer wait needs no timer
 _SHARE = 0.95  # of an attempt's time, at least
 _EARLY = 0.01  # seconds; the timers of attempts fire up to so much late
 _ADVICE = "give bytes, a file that can seek, or AsyncBody(function), whose function makes it anew"
-_TOO_SHORT = 0.005  # seconds before the deadline, in which a timer that was meant to end there may fire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +36,6 @@ class Partner:
 
     library: ModuleType
     errors: dict[str, type[Any]]
-
-    def seen(self, error: BaseException) -> BaseException:
-        """What a caller of the library sees of `error`: one of the library's own, for which there may be handlers."""
-        return as_seen(error, self.errors, self.library.ServerTimeoutError)
 
 
 # ---- one request -----------------------------------------------------------------------------------------------------
@@ -57,14 +52,12 @@ class _Head:
 
 
 class AiohttpExchange(Exchange):
-    """One request, and all attempts at it. `response` is that of the attempt that runs; `whole`: it was read to its
-    end. `over` is set when the caller has done with the body, and then `broke` is what broke it, `closed` that it was
-    closed before its end.
+    """One request, and all attempts at it. `response` is that of the attempt that runs. `over` is set when the caller
+    has done with the body, and then `broke` is what broke it, `closed` that it was closed before its end.
     """
 
     __slots__ = (
         "began", "broke", "clocks", "closed", "given", "handler", "loop", "over", "partner", "request", "response",
-        "watch", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -77,19 +70,18 @@ class AiohttpExchange(Exchange):
         replay: Replay,
         watch: Watch | None,
     ) -> None:
-        super().__init__(rules, request.method, str(request.url.origin()), request.headers, replay)
+        super().__init__(rules, request.method, str(request.url.origin()), request.headers, replay, watch)
         self.partner = partner
         self.clocks = clocks
         self.request: Any = request
         self.handler: Any = handler
-        self.watch = watch
         self.given = request.headers
         self.loop = asyncio.get_running_loop()
         self.over = asyncio.Event()
         self.response: Any = None
         self.broke: Exception | None = None
         self.began = 0.0
-        self.whole = self.closed = False
+        self.closed = False
 
     async def send(self) -> None:
         """One attempt, up to what is read inside of it. Raises the error that its answer stands for, if it is one."""
@@ -195,32 +187,34 @@ class AiohttpExchange(Exchange):
 
     # ---- what the caller gets ----------------------------------------------------------------------------------------
 
-    def handed_out(self, response: Any, error: BaseException | None = None) -> Any:
-        """The response as the caller gets it. `error`: the one that it stands for, if it is a failure."""
-        gave_up = None if error is None else mark_of(error)
-        response.__forbear_log__ = self.log(gave_up)
-        if gave_up is not None:
+    def own(self, error: BaseException) -> BaseException:
+        """`error` as one of aiohttp. A session's own limit of time stays what it is."""
+        if type(error) is TimeoutError and self.request is not None and _session_is_late(self.request):
+            return error
+        return as_seen(error, self.partner.errors, self.partner.library.ServerTimeoutError)
+
+    def asked(self) -> tuple[str, object]:
+        """The address, and the body where it is bytes."""
+        content = getattr(self.request.body, "_value", None)
+        return str(self.request.url), content if isinstance(content, bytes) else None
+
+    def show(self, response: Any, log: AttemptLog) -> None:
+        """As an attribute; and its `raise_for_status` marks what it raises, if it was retried in vain."""
+        response.__forbear_log__ = log
+        if log.gave_up is not None:
             kind = self.partner.library.ClientResponseError
             about = {"status": response.status, "message": response.reason or "", "headers": response.headers}
             anew = partial(kind, response.request_info, response.history, **about)
-            response.raise_for_status = partial(_raise_marked, weakref.ref(response), kind, anew, gave_up)
-            self._watched()
-        return response
+            response.raise_for_status = partial(_raise_marked, weakref.ref(response), kind, anew, log.gave_up)
 
-    def seen(self, error: BaseException) -> BaseException:
-        """What a caller sees of the error that the call ends with: one of aiohttp's own, as there may be handlers."""
-        if isinstance(error, RetryError) or mark_of(error) is not None:
-            self._watched()
-        if type(error) is TimeoutError and self.request is not None and _session_is_late(self.request):
-            return error
-        return self.partner.seen(error)
-
-    def _watched(self) -> None:
-        """The request was given up: it is noted, in case the client repeats it."""
-        if self.watch is not None and self.attempt is not None:
-            content = getattr(self.request.body, "_value", None)
-            content = content if isinstance(content, bytes) else None
-            self.watch.gave_up((self.method, str(self.request.url), content), self.attempt.number)
+    async def received(self, chunks: AsyncGenerator[Any]) -> Any:
+        """The response as its caller gets it."""
+        self.whole = self.whole or self.response.connection is None  # it may have come to its end meanwhile
+        if not self.whole:
+            return self.hand_over(chunks)
+        with suppress(StreamInterrupted):  # there is nothing more to come too late
+            await anext(chunks, None)
+        return self.handed_out(self.response)
 
     # ---- the rest of the body ----------------------------------------------------------------------------------------
 
@@ -275,16 +269,8 @@ class AiohttpExchange(Exchange):
             except StreamInterrupted as error:
                 response = reference()
                 if response is not None and not self.over.is_set():
-                    response.content.set_exception(self._broken(error.__cause__ or error))
+                    response.content.set_exception(self.at_the_deadline(self.own(error.__cause__ or error)))
                     response.close()
-
-    def _broken(self, cause: BaseException) -> BaseException:
-        """What a caller sees of an answer whose time was over."""
-        attempt = self.attempt
-        if attempt is None or attempt.deadline is None or attempt.deadline.remaining() > _TOO_SHORT:
-            return self.seen(cause)
-        facts = {"elapsed": attempt.elapsed, "waited": attempt.waited, "history": attempt.history}
-        return self.partner.seen(DeadlineExceeded("deadline", attempt.number, cause, **facts))  # type: ignore[arg-type]
 
 
 _WATCHERS = set[asyncio.Task[None]]()  # the event loop holds its tasks only weakly
@@ -312,31 +298,6 @@ class Sending:
                 raise exchange.broke
         finally:
             exchange.drop()
-
-
-async def respond(exchange: AiohttpExchange, chunks: AsyncGenerator[Any]) -> Any:
-    """The response that the call brings. Raises what is left to raise, as an error of aiohttp."""
-    seen: BaseException | None = None
-    try:
-        await anext(chunks)
-    except BaseException as error:
-        response = exchange.response_of(error)
-        if response is not None:
-            return exchange.handed_out(response, error)
-        seen = exchange.seen(error)
-        if seen is error:
-            raise
-    try:
-        if seen is not None:
-            raise seen
-    finally:
-        del seen  # a frame must not keep alive what it raises
-    exchange.whole = exchange.whole or exchange.response.connection is None  # it may have come to its end meanwhile
-    if not exchange.whole:
-        return exchange.hand_over(chunks)
-    with suppress(StreamInterrupted):  # there is nothing more to come too late
-        await anext(chunks, None)
-    return exchange.handed_out(exchange.response)
 
 
 def _raise_marked(reference: weakref.ref[Any], kind: type[Exception], anew: Any, gave_up: GaveUp) -> None:

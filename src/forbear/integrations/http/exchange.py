@@ -16,12 +16,14 @@ from forbear.calls.current import Attempt, current_attempt
 from forbear.calls.nesting import retries_counted, warn
 from forbear.calls.verdicts import wall_clock
 from forbear.core.validation import flag, number
-from forbear.errors import AttemptSummary, CircuitOpenError, GaveUp, RetryError, mark, mark_of
+from forbear.errors import AttemptSummary, CircuitOpenError, DeadlineExceeded, GaveUp, RetryError, mark, mark_of
 from forbear.integrations.http import deadline_header
 from forbear.integrations.http.replay import ADVICE, Replay
+from forbear.integrations.http.watching import Watch
 
 # RFC 9110, section 9.2.2: to send these twice does what sending them once does.
 REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
+TOO_SHORT = 0.005  # seconds before the deadline, in which a timer that was meant to end there may fire
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
 KEY = "Idempotency-Key"  # draft-ietf-httpapi-idempotency-key-header
 HOLD_BODY = 1_048_576  # bytes: an answer that fits is read inside its attempt; a longer one would fill memory
@@ -121,12 +123,23 @@ class Exchange:
     """One request and all attempts at it. `attempt` is the one that runs, or ran last.
 
     gap: seconds without a byte that its answer may take where it is read inside the attempt; None: no such limit.
+    whole: whether the body of its answer was read to its end there. watch: is told what was given up; mostly None.
     """
 
-    __slots__ = ("attempt", "gap", "method", "origin", "refused", "repeatable", "replay", "rules")
+    __slots__ = ("attempt", "gap", "method", "origin", "refused", "repeatable", "replay", "rules", "watch", "whole")
 
-    def __init__(self, rules: Rules, method: str, origin: str, headers: Mapping[str, Any], replay: Replay) -> None:
+    def __init__(
+        self,
+        rules: Rules,
+        method: str,
+        origin: str,
+        headers: Mapping[str, Any],
+        replay: Replay,
+        watch: Watch | None = None,
+    ) -> None:
         self.rules = rules
+        self.watch = watch
+        self.whole = False
         self.method = method
         self.origin = origin
         self.replay = replay
@@ -185,6 +198,53 @@ class Exchange:
             elapsed=attempt.elapsed,
             gave_up=gave_up,
         )
+
+    # ---- what is the library's own -----------------------------------------------------------------------------------
+
+    def own(self, error: BaseException) -> BaseException:
+        """`error` as one of the library's own, for which there may be handlers."""
+        raise NotImplementedError
+
+    def asked(self) -> tuple[str, object]:
+        """The address, and the body where it is known: two requests with the same are the same request."""
+        raise NotImplementedError
+
+    def show(self, response: Any, log: AttemptLog) -> None:
+        """Puts the log where its caller finds it."""
+        raise NotImplementedError
+
+    def received(self, chunks: Any) -> Any:
+        """An answer has come, whose body is the rest of the chunks: what the caller gets. Of async code: to await."""
+        raise NotImplementedError
+
+    # ---- what the caller gets ----------------------------------------------------------------------------------------
+
+    def handed_out(self, response: Any, error: BaseException | None = None) -> Any:
+        """The response as the caller gets it. `error`: the one that it stands for, if it is a failure."""
+        gave_up = None if error is None else mark_of(error)
+        self.show(response, self.log(gave_up))
+        if gave_up is not None:
+            self._note()
+        return response
+
+    def seen(self, error: BaseException) -> BaseException:
+        """What the caller sees of the error that the call ends with."""
+        if isinstance(error, RetryError) or mark_of(error) is not None:
+            self._note()
+        return self.own(error)
+
+    def at_the_deadline(self, late: BaseException) -> BaseException:
+        """What the caller sees of a body that took too long: DeadlineExceeded where it was the deadline that cut it."""
+        attempt = self.attempt
+        if attempt is None or attempt.deadline is None or attempt.deadline.remaining() > TOO_SHORT:
+            return late
+        facts = {"elapsed": attempt.elapsed, "waited": attempt.waited, "history": attempt.history}
+        return self.own(DeadlineExceeded("deadline", attempt.number, late, **facts))  # type: ignore[arg-type]
+
+    def _note(self) -> None:
+        """The request was given up: it is noted, in case the client repeats it."""
+        if self.watch is not None and self.attempt is not None:
+            self.watch.gave_up((self.method, *self.asked()), self.attempt.number)
 
     def response_of(self, error: BaseException) -> Any:
         """The response that `error` stands for, to be handed out in its place; None where it stands for none."""

@@ -16,13 +16,12 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from forbear.errors import DeadlineExceeded, RetryError, StreamInterrupted, mark_of
+from forbear.errors import StreamInterrupted
 from forbear.integrations.http.clipping import Timeouts, clip, tracing
-from forbear.integrations.http.exchange import Exchange, Rules, as_seen, least
+from forbear.integrations.http.exchange import AttemptLog, Exchange, Rules, as_seen, least
 from forbear.integrations.http.replay import Replay, position_of, replay_of
 from forbear.integrations.http.watching import Watch
 
-_TOO_SHORT = 0.005  # seconds before the deadline, in which a timer that was meant to end there may fire
 _CLOCKS = ("connect", "read", "write", "pool")
 
 
@@ -40,10 +39,6 @@ class Partner:
     once: type[Any]
     errors: dict[str, type[Any]]
 
-    def seen(self, error: BaseException) -> BaseException:
-        """What a caller of the library sees of `error`: one of the library's own, for which there may be handlers."""
-        return as_seen(error, self.errors, self.library.ReadTimeout)
-
 
 def origin_of(url: Any) -> str:
     """Scheme, host and port of a URL; a name and password in it stay out."""
@@ -60,15 +55,15 @@ class HttpxExchange(Exchange):
     """One request of httpx, and all attempts at it. `inner` sends it; `response` is that of the attempt that runs,
     until the caller has it; `head` is what remains of it.
 
-    stream: its body, as the inner transport gave it. whole: whether it was read to its end inside the attempt. size:
-    bytes that were read there; late: whether its time was over then; broke: whether that of a failure broke off, which
-    is judged by what has come. limit: seconds for an attempt to the head of its answer, where the library's own timers
-    end it; began: seconds after the call when it did.
+    stream: its body, as the inner transport gave it. size: bytes of it that were read inside the attempt; late: whether
+    its time was over then; broke: whether that of a failure broke off, which is judged by what has come. limit: seconds
+    for an attempt to the head of its answer, where the library's own timers end it; began: seconds after the call when
+    it did.
     """
 
     __slots__ = (
         "began", "blocking", "broke", "head", "inner", "late", "limit", "partner", "request", "response", "size",
-        "stream", "watch", "whole",
+        "stream",
     )  # fmt: skip
 
     def __init__(
@@ -83,18 +78,17 @@ class HttpxExchange(Exchange):
         limit: float | None = None,
     ) -> None:
         replay = replay_of_stream(request.stream, partner)
-        super().__init__(rules, request.method, origin_of(request.url), request.headers, replay)
+        super().__init__(rules, request.method, origin_of(request.url), request.headers, replay, watch)
         self.partner = partner
         self.inner = inner
         self.request = request
-        self.watch = watch
         self.blocking = blocking
         self.limit = limit
         self.began = 0.0
         self.response: Any = None
         self.head: Head | None = None
         self.stream: Any = None
-        self.whole = self.late = self.broke = False
+        self.late = self.broke = False
         self.size = 0
 
     def outgoing(self) -> Any:
@@ -148,11 +142,6 @@ class HttpxExchange(Exchange):
             self.judge([response.content])
             return False
         return self.rules.holds(self.method, response.status_code, response.headers)
-
-    def taken(self) -> Any:
-        """The response that has come, which belongs to the caller from now on."""
-        response, self.response = self.response, None
-        return response
 
     def take(self, held: list[bytes], chunk: bytes) -> bool:
         """More of an answer that is read inside the attempt has come. Whether there is room for the next chunk.
@@ -216,39 +205,46 @@ class HttpxExchange(Exchange):
         text = f"{response.status_code} {response.reason_phrase} for {self.name}"
         return library.HTTPStatusError(text, request=self.request, response=copy)  # type: ignore[no-any-return]
 
-    def handed_out(self, response: Any, error: BaseException | None = None) -> Any:
-        """The response as the caller gets it. `error`: the one that it stands for, if it is a failure."""
-        gave_up = None if error is None else mark_of(error)
-        response.extensions["forbear"] = self.log(gave_up)
-        if gave_up is not None:
-            self._watched()
-        return response
+    def own(self, error: BaseException) -> BaseException:
+        """`error` as one of httpx."""
+        return as_seen(error, self.partner.errors, self.partner.library.ReadTimeout)
 
-    def seen(self, error: BaseException) -> BaseException:
-        """What a caller sees of the error that the call ends with."""
-        if isinstance(error, RetryError) or mark_of(error) is not None:
-            self._watched()
-        return self.partner.seen(error)
+    def asked(self) -> tuple[str, object]:
+        """The address, and what was read of the body; None for a stream."""
+        return str(self.request.url), getattr(self.request, "_content", None)
 
-    def _watched(self) -> None:
-        """The request was given up: it is noted, in case the client repeats it."""
-        if self.watch is not None and self.attempt is not None:
-            content = getattr(self.request, "_content", None)  # what was read of the body; None for a stream
-            self.watch.gave_up((self.method, str(self.request.url), content), self.attempt.number)
+    def show(self, response: Any, log: AttemptLog) -> None:
+        """Among the extensions."""
+        response.extensions["forbear"] = log
+
+    def received(self, chunks: Any) -> Any:
+        """The response as its caller gets it, with the rest of its body."""
+        if not self.blocking:
+            return self._received_async(chunks)
+        if self.whole:
+            with suppress(StreamInterrupted):  # there is nothing more to come too late
+                next(chunks, None)
+        return self._with_rest(self.partner.body, chunks)
+
+    async def _received_async(self, chunks: Any) -> Any:
+        if self.whole:
+            with suppress(StreamInterrupted):
+                await anext(chunks, None)
+        return self._with_rest(self.partner.async_body, chunks)
+
+    def _with_rest(self, body: type[Any], chunks: Any) -> Any:
+        response, self.response = self.response, None  # it belongs to its caller from now on
+        if not self.whole:
+            response.stream = body(self, chunks)
+        return self.handed_out(response)
 
     def broken(self, interrupted: StreamInterrupted) -> BaseException:
         """What a caller sees of an answer whose body broke."""
         cause = interrupted.__cause__
         if cause is None:
             return interrupted
-        seen = self.partner.seen(cause)
-        attempt = self.attempt
-        if attempt is None or attempt.deadline is None or attempt.deadline.remaining() > _TOO_SHORT:
-            return seen
-        if not isinstance(seen, self.partner.library.TimeoutException):
-            return seen
-        facts = {"elapsed": attempt.elapsed, "waited": attempt.waited, "history": attempt.history}
-        return self.partner.seen(DeadlineExceeded("deadline", attempt.number, seen, **facts))  # type: ignore[arg-type]
+        seen = self.own(cause)
+        return self.at_the_deadline(seen) if isinstance(seen, self.partner.library.TimeoutException) else seen
 
 
 def _then_raise(chunks: list[bytes], error: Exception) -> Generator[bytes]:

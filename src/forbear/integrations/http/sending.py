@@ -6,8 +6,7 @@ becomes of it: a connection that nobody reads from is lost for the pool.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator
-from contextlib import suppress
+from collections.abc import Generator
 from typing import Any, Self
 
 from forbear.errors import StreamInterrupted
@@ -134,69 +133,6 @@ class _AsyncSend:
         finally:
             if self._exchange.head is None:
                 free_lost(self._exchange.inner)
-
-
-# ---- from the first thing of the stream to the response --------------------------------------------------------------
-
-
-def respond(exchange: HttpxExchange, chunks: Generator[Any]) -> Any:
-    """The response that the call brings. Raises what is left to raise, as an error of the library."""
-    try:
-        next(chunks)
-    except BaseException as error:
-        given = exchange.response_of(error)
-        if given is not None:
-            return exchange.handed_out(given, error)
-        seen = exchange.seen(error)
-        if seen is error:
-            raise
-    else:
-        return _received(exchange, chunks)
-    try:
-        raise seen
-    finally:
-        del seen  # a frame must not keep alive what it raises
-
-
-def _received(exchange: HttpxExchange, chunks: Generator[Any]) -> Any:
-    """The response as its caller gets it, with the rest of its body."""
-    response = exchange.taken()
-    if exchange.whole:
-        with suppress(StreamInterrupted):  # there is nothing more to come too late
-            next(chunks, None)
-    else:
-        response.stream = exchange.partner.body(exchange, chunks)
-    return exchange.handed_out(response)
-
-
-async def respond_async(exchange: HttpxExchange, chunks: AsyncGenerator[Any]) -> Any:
-    """As `respond`, in async code."""
-    try:
-        await anext(chunks)
-    except BaseException as error:
-        given = exchange.response_of(error)
-        if given is not None:
-            return exchange.handed_out(given, error)
-        seen = exchange.seen(error)
-        if seen is error:
-            raise
-    else:
-        return await _received_async(exchange, chunks)
-    try:
-        raise seen
-    finally:
-        del seen
-
-
-async def _received_async(exchange: HttpxExchange, chunks: AsyncGenerator[Any]) -> Any:
-    """As `_received`, in async code."""
-    response = exchange.taken()
-    if exchange.whole:
-        with suppress(StreamInterrupted):
-            await anext(chunks, None)
-    else:
-        response.stream = exchange.partner.async_body(exchange, chunks)
-    return exchange.handed_out(response)
 
 
 class Rest:

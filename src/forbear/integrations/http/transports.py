@@ -13,6 +13,7 @@ from forbear.integrations.http import deadline_header as wire
 from forbear.integrations.http import owning, sending
 from forbear.integrations.http.exchange import HOLD_BODY, Rules
 from forbear.integrations.http.httpx_like import HttpxExchange, Partner, origin_of
+from forbear.integrations.http.responding import respond, respond_async
 from forbear.integrations.http.senders import HttpOptions, Senders, UpstreamOf
 from forbear.integrations.http.watching import Watch
 
@@ -84,7 +85,7 @@ class BlockingTransport(_Transport, owning.WrongEnd):
 
     def handle_request(self, request: Any) -> Any:
         """Sends a request, again where that makes sense."""
-        return sending.respond(*self._exchange(request, blocking=True))
+        return respond(*self._exchange(request, blocking=True))
 
     def close(self) -> None:
         """Closes the inner transport."""
@@ -128,7 +129,7 @@ class NonblockingTransport(_Transport, owning.WrongAsyncEnd):
 
     async def handle_async_request(self, request: Any) -> Any:
         """Sends a request, again where that makes sense."""
-        return await sending.respond_async(*self._exchange(request, blocking=False))
+        return await respond_async(*self._exchange(request, blocking=False))
 
     async def aclose(self) -> None:
         """Closes the inner transport."""

@@ -67,34 +67,7 @@ def send(exchange: Any) -> Generator[Any]:
             close(raw)
 
 
-def respond(exchange: Any, chunks: Generator[Any]) -> Any:
-    """The response that the call brings. Raises what is left to raise, as an error of requests."""
-    seen: BaseException | None = None
-    try:
-        next(chunks)
-    except BaseException as error:
-        response = exchange.response_of(error)
-        if response is not None:
-            return exchange.handed_out(response, error)
-        seen = exchange.seen(error)
-        if seen is error:
-            raise
-    try:
-        if seen is not None:
-            raise seen
-    finally:
-        del seen  # a frame must not keep alive what it raises
-    response = exchange.response
-    if exchange.whole:
-        with suppress(StreamInterrupted):  # there is nothing more to come too late
-            next(chunks, None)
-    else:
-        response.raw = raw_like(response.raw, Rest(chunks, exchange.broken, response.raw), exchange.method)
-        exchange.response = _Head(response.status_code, response.headers)
-    return exchange.handed_out(response)
-
-
-class _Head(NamedTuple):
+class Head(NamedTuple):
     """What the guards read of a response. The response itself is its caller's: where that drops it, all has to end."""
 
     status_code: int
