@@ -19,3 +19,9 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ:
         if name.lower() in {"http_proxy", "https_proxy", "all_proxy"}:
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(params=["blocking", "async"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Of a client."""
+    return str(request.param)

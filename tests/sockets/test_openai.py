@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import inspect
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -26,26 +24,19 @@ from forbear import (
     NestedRetriesWarning,
     StreamInterrupted,
     Upstream,
-    attempts,
     deadline,
-    llm_retry,
-    retry,
     stream,
 )
 from forbear.errors import mark_of
 from forbear.integrations import sole_owner
 from forbear.integrations.openai import sole_owner as sole_owner_of_openai
 from loopback import Choose, Close, Cut, Hang, Reply, Reset, Server, Stream, event
+from sockets.asking import chain, closing, entered, items, run, settled, three_layers
 
 Way = Callable[[Any], Coroutine[Any, Any, Any]]
 QUICK: dict[str, Any] = {"backoff": [0.001], "deadline": 20.0}
 ASKED = [{"role": "user", "content": "x"}]
 FAILED = Reply(500, {"x-request-id": "req-1"}, {"error": {"message": "x", "code": "c"}})
-
-
-@pytest.fixture(params=["blocking", "async"])
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 def made(server: Server, kind: str, **options: Any) -> Any:
@@ -56,51 +47,6 @@ def made(server: Server, kind: str, **options: Any) -> Any:
 
 def owned(server: Server, kind: str, **options: Any) -> Any:
     return sole_owner(made(server, kind), **{**QUICK, "max_attempts": 3, **options})
-
-
-def run(kind: str, work: Awaitable[Any]) -> Any:
-    """Runs a way: in a loop, or through without a stop."""
-    if kind == "async":
-        return asyncio.run(work)  # type: ignore[arg-type]
-    try:
-        work.send(None)  # type: ignore[attr-defined]
-    except StopIteration as end:
-        return end.value
-    raise AssertionError("a blocking client has waited for a loop")
-
-
-async def settled(value: Any) -> Any:
-    return await value if inspect.isawaitable(value) else value
-
-
-async def items(source: Any) -> AsyncIterator[Any]:
-    """What is iterated, of either kind."""
-    if hasattr(source, "__aiter__"):
-        async for item in source:
-            yield item
-    else:
-        for item in source:
-            yield item
-
-
-@asynccontextmanager
-async def entered(manager: Any) -> AsyncIterator[Any]:
-    """A context manager of either kind."""
-    if hasattr(manager, "__aenter__"):
-        async with manager as value:
-            yield value
-    else:
-        with manager as value:
-            yield value
-
-
-@asynccontextmanager
-async def closing(*clients: Any) -> AsyncIterator[None]:
-    try:
-        yield
-    finally:
-        for client in clients:
-            await settled(client.close())
 
 
 # ---- what the service says -------------------------------------------------------------------------------------------
@@ -465,14 +411,6 @@ def test_a_lost_connection_is_the_librarys_error(loopback: Server, kind: str, st
     run(kind, work())
 
 
-def chain(error: BaseException | None) -> list[BaseException]:
-    found = []
-    while error is not None:
-        found.append(error)
-        error = error.__cause__
-    return found
-
-
 def told_of_deadline(error: BaseException) -> bool:
     """Whether an error says that the deadline ended it: as ours, or by the mark of one that was given up."""
     marks = [mark for one in chain(error) if (mark := mark_of(one)) is not None]
@@ -519,37 +457,6 @@ def test_an_open_breaker_is_a_connection_error_with_ours_behind_it(loopback: Ser
 # ---- layers around it ------------------------------------------------------------------------------------------------
 
 
-async def three_layers(client: Any, kind: str, outer: str) -> None:
-    """Asks, with two layers of three attempts around the client's own."""
-    options: dict[str, Any] = {"max_attempts": 3, "backoff": [0.001], "reraise": True}
-    layer = {"retry": retry, "llm_retry": llm_retry, "attempts": llm_retry}[outer]
-
-    def question() -> Any:
-        return client.chat.completions.create(model="m", messages=ASKED)
-
-    async def async_question() -> Any:
-        return await client.chat.completions.create(model="m", messages=ASKED)
-
-    inner = layer(**options)(question if kind == "blocking" else async_question)
-    if outer != "attempts":
-        await settled(layer(**options)(inner)() if kind == "blocking" else layer(**options)(wrapped(inner))())
-    elif kind == "blocking":
-        for attempt in attempts(**options):
-            with attempt:
-                inner()
-    else:
-        async for attempt in attempts(**options):
-            async with attempt:
-                await inner()
-
-
-def wrapped(inner: Any) -> Any:
-    async def middle() -> Any:
-        return await inner()
-
-    return middle
-
-
 @pytest.mark.parametrize("outer", ["retry", "llm_retry", "attempts"])
 @pytest.mark.parametrize("step", [FAILED, Reply(429), Close(), Reset(), Cut(b'{"a":')])
 def test_three_layers_of_three_attempts_make_three_requests(loopback: Server, kind: str, outer: str, step: Any) -> None:
@@ -558,7 +465,7 @@ def test_three_layers_of_three_attempts_make_three_requests(loopback: Server, ki
         loopback.script(step)
         async with closing(client):
             with pytest.raises(openai.APIError):
-                await three_layers(client, kind, outer)
+                await three_layers(lambda: client.chat.completions.create(model="m", messages=ASKED), kind, outer)
         assert len(loopback.requests) == 3
 
     run(kind, work())
