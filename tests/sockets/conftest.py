@@ -11,6 +11,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from loopback.fixtures import authority as authority
 from loopback.fixtures import loopback as loopback
+from sockets.ways import blocking as blocking
+from sockets.ways import unblocking as unblocking
+from sockets.ways import way as way
 
 
 @pytest.fixture(autouse=True)

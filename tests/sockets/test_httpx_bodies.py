@@ -11,8 +11,6 @@ import io
 import logging
 import zipfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,50 +20,9 @@ from forbear import RetriesExhausted
 from forbear.testing import record_events
 from loopback import Choose, Close, Cut, Hang, Line, Reply, Request, Reset, Server, Talk, refused
 from loopback.wire import read_chunks
+from sockets.ways import Way
 
-QUICK: dict[str, Any] = {"base": 0.001, "cap": 0.002}
 BIG = bytes(at % 251 for at in range(300_000))
-WAYS = [("httpx", True), ("httpx", False), ("httpx2", True), ("httpx2", False)]
-NAMES = [f"{name}, {'blocking' if blocking else 'async'}" for name, blocking in WAYS]
-
-
-class Way:
-    """One library, blocking or async: the same words for both."""
-
-    def __init__(self, name: str, blocking: bool) -> None:
-        self.library: Any = pytest.importorskip(name)
-        self.ours: Any = import_module(f"forbear.integrations.{name}")
-        self.blocking = blocking
-
-    @asynccontextmanager
-    async def client(self, **options: Any) -> AsyncIterator[Any]:
-        ours = self.ours.Transport if self.blocking else self.ours.AsyncTransport
-        make = self.library.Client if self.blocking else self.library.AsyncClient
-        client = make(transport=ours(**{**QUICK, **options}), timeout=30.0)
-        try:
-            yield client
-        finally:
-            await self.do(client.close if self.blocking else client.aclose)
-
-    async def do(self, method: Any, *args: Any, **options: Any) -> Any:
-        if self.blocking:
-            return await asyncio.to_thread(method, *args, **options)
-        return await method(*args, **options)
-
-
-@pytest.fixture(params=WAYS, ids=NAMES)
-def way(request: pytest.FixtureRequest) -> Way:
-    return Way(*request.param)
-
-
-@pytest.fixture(params=WAYS[::2], ids=NAMES[::2])
-def blocking(request: pytest.FixtureRequest) -> Way:
-    return Way(*request.param)
-
-
-@pytest.fixture(params=WAYS[1::2], ids=NAMES[1::2])
-def unblocking(request: pytest.FixtureRequest) -> Way:
-    return Way(*request.param)
 
 
 async def sent_twice(way: Way, loopback: Server, method: str = "PUT", **body: Any) -> list[Request]:

@@ -14,8 +14,8 @@ import threading
 import time
 import types
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -25,72 +25,7 @@ import trio
 from forbear import CircuitBreaker, DeadlineExceeded, RetriesExhausted, Upstream, deadline
 from forbear.classify.failures import classify
 from loopback import Choose, Cut, Hang, Reply, Request, Reset, Server, Stream
-
-QUICK: dict[str, Any] = {"base": 0.001, "cap": 0.002}
-WAYS = [("httpx", True), ("httpx", False), ("httpx2", True), ("httpx2", False)]
-NAMES = [f"{name}, {'blocking' if blocking else 'async'}" for name, blocking in WAYS]
-
-
-class Way:
-    """One library, blocking or async: the same words for both."""
-
-    def __init__(self, name: str, blocking: bool) -> None:
-        self.library: Any = pytest.importorskip(name)
-        self.ours: Any = import_module(f"forbear.integrations.{name}")
-        self.blocking = blocking
-
-    def make(self, connections: int | None = None, **options: Any) -> Any:
-        """A client; `connections` is the size of its pool."""
-        library, limits = self.library, self.library.Limits(max_connections=connections)
-        if self.blocking:
-            ours = self.ours.Transport(library.HTTPTransport(limits=limits), **{**QUICK, **options})
-            return library.Client(transport=ours, timeout=30.0)
-        ours = self.ours.AsyncTransport(library.AsyncHTTPTransport(limits=limits), **{**QUICK, **options})
-        return library.AsyncClient(transport=ours, timeout=30.0)
-
-    @asynccontextmanager
-    async def client(self, connections: int | None = None, **options: Any) -> AsyncIterator[Any]:
-        client = self.make(connections, **options)
-        try:
-            yield client
-        finally:
-            await self.do(client.close if self.blocking else client.aclose)
-
-    async def do(self, method: Any, *args: Any, **options: Any) -> Any:
-        if self.blocking:
-            return await asyncio.to_thread(method, *args, **options)
-        return await method(*args, **options)
-
-    async def open(self, client: Any, url: str, **options: Any) -> Any:
-        """The response, its body unread."""
-        return await self.do(client.send, client.build_request("GET", url, **options), stream=True)
-
-    def chunks(self, response: Any) -> Any:
-        return response.iter_raw() if self.blocking else response.aiter_raw()
-
-    async def next(self, chunks: Any) -> Any:
-        """The next chunk, None behind the last one."""
-        if self.blocking:
-            return await asyncio.to_thread(next, chunks, None)
-        return await anext(chunks, None)
-
-    async def close(self, response: Any) -> None:
-        await self.do(response.close if self.blocking else response.aclose)
-
-
-@pytest.fixture(params=WAYS, ids=NAMES)
-def way(request: pytest.FixtureRequest) -> Way:
-    return Way(*request.param)
-
-
-@pytest.fixture(params=WAYS[::2], ids=NAMES[::2])
-def blocking(request: pytest.FixtureRequest) -> Way:
-    return Way(*request.param)
-
-
-@pytest.fixture(params=WAYS[1::2], ids=NAMES[1::2])
-def unblocking(request: pytest.FixtureRequest) -> Way:
-    return Way(*request.param)
+from sockets.ways import Way
 
 
 def in_flight(client: Any, url: str) -> int:
@@ -449,7 +384,7 @@ def guarded_client(way: Way) -> tuple[Any, Upstream]:
     service = Upstream(
         "service", requests_per_minute=60_000, max_concurrency=1, breaker=CircuitBreaker(50), adaptive=False
     )
-    return way.make(1, upstream=service, attempt_header="x-again", idempotent=True), service
+    return way.make(connections=1, upstream=service, attempt_header="x-again", idempotent=True), service
 
 
 def held_timers() -> int:

@@ -12,10 +12,7 @@ import gzip
 import ssl
 import threading
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from email.utils import formatdate
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -42,61 +39,10 @@ from loopback import (
     unanswered,
     unresolvable,
 )
+from sockets.ways import PATIENT, Way
 
 if TYPE_CHECKING:
     from loopback.certificates import Authority
-
-QUICK: dict[str, Any] = {"base": 0.001, "cap": 0.002}
-PATIENT = 30.0  # seconds of the client's own timeouts, which must not be what ends anything here
-WAYS = [("httpx", True), ("httpx", False), ("httpx2", True), ("httpx2", False)]
-NAMES = [f"{name}, {'blocking' if blocking else 'async'}" for name, blocking in WAYS]
-
-
-class Way:
-    """One library, blocking or async: the same words for both."""
-
-    def __init__(self, name: str, blocking: bool) -> None:
-        self.library: Any = pytest.importorskip(name)
-        self.ours: Any = import_module(f"forbear.integrations.{name}")
-        self.blocking = blocking
-
-    def transport(self, inner: dict[str, Any] | None = None, **options: Any) -> Any:
-        kind = self.library.HTTPTransport if self.blocking else self.library.AsyncHTTPTransport
-        make = self.ours.Transport if self.blocking else self.ours.AsyncTransport
-        return make(None if inner is None else kind(**inner), **{**QUICK, **options})
-
-    @asynccontextmanager
-    async def client(self, inner: dict[str, Any] | None = None, **options: Any) -> AsyncIterator[Any]:
-        make = self.library.Client if self.blocking else self.library.AsyncClient
-        client = make(transport=self.transport(inner, **options), timeout=PATIENT)
-        try:
-            yield client
-        finally:
-            await self.do(client.close if self.blocking else client.aclose)
-
-    async def do(self, method: Any, *args: Any, **options: Any) -> Any:
-        """A call of a method of the client, or of a response."""
-        if self.blocking:
-            return await asyncio.to_thread(method, *args, **options)
-        return await method(*args, **options)
-
-    async def open(self, client: Any, method: str, url: str, **options: Any) -> Any:
-        """The response, its body unread."""
-        return await self.do(client.send, client.build_request(method, url, **options), stream=True)
-
-    async def raw(self, response: Any) -> list[bytes]:
-        """All chunks of the body, as they came."""
-        if self.blocking:
-            return await asyncio.to_thread(lambda: list(response.iter_raw()))
-        return [chunk async for chunk in response.aiter_raw()]
-
-    async def close(self, response: Any) -> None:
-        await self.do(response.close if self.blocking else response.aclose)
-
-
-@pytest.fixture(params=WAYS, ids=NAMES)
-def way(request: pytest.FixtureRequest) -> Way:
-    return Way(*request.param)
 
 
 def free(client: Any, url: str) -> bool:
@@ -171,7 +117,7 @@ async def test_a_body_without_a_length_that_breaks_raises_the_librarys_own_error
 ) -> None:
     loopback.script(Stream([b"one", b"two"], ends=ends), Reply())
     async with way.client(attempt_timeout=0.4) as client:
-        response = await way.open(client, "GET", loopback.url)
+        response = await way.open(client, loopback.url)
         assert response.status_code == 200
         with pytest.raises(way.library.TransportError) as caught:
             await way.raw(response)
@@ -237,7 +183,7 @@ async def test_a_connection_that_changes_its_protocol_stays_open(way: Way, extra
     with Server(Talk(echo)) as server:
         async with way.client() as client:
             headers = {"connection": "upgrade", "upgrade": "echo"}
-            response = await way.open(client, "GET", server.url, headers=headers)
+            response = await way.open(client, server.url, headers=headers)
             assert response.status_code == 101
             line = response.extensions["network_stream"]
             for word in (b"one", b"two"):
@@ -263,7 +209,7 @@ async def test_an_answer_that_has_no_body_is_whole_with_its_head(way: Way, loopb
     loopback.script(Reply(status, {"Content-Length": "7"} if status == 304 else ()))
     async with way.client() as client:
         for _ in range(2):
-            response = await way.open(client, "GET", loopback.url)
+            response = await way.open(client, loopback.url)
             assert free(client, loopback.url)
             assert await way.raw(response) in ([], [b""])
     assert loopback.connections == 1
@@ -291,7 +237,7 @@ async def test_a_compressed_body_is_read_once_decoded_and_once_as_it_came(
     async with way.client(reraise=True, max_attempts=2) as client:
         response = await way.do(client.get, loopback.url)
         assert (response.status_code, response.content) == (status, b"much " * 1000)
-        response = await way.open(client, "GET", loopback.url)
+        response = await way.open(client, loopback.url)
         assert b"".join(await way.raw(response)) == packed
         assert response.num_bytes_downloaded == len(packed)
         assert free(client, loopback.url)
@@ -444,7 +390,7 @@ async def test_the_phases_of_an_attempt_share_its_time(name: str) -> None:
     inner = {"verify": False, "limits": way.library.Limits(max_connections=1)}
     with Server(Stream([b"a"], ends="hang")) as server, Server(TurnAway("hang")) as silent:
         async with way.client(inner, deadline=1.0, attempt_timeout=1.0, max_attempts=1, upstream=None) as client:
-            response = await way.open(client, "GET", server.url)
+            response = await way.open(client, server.url)
             began = time.monotonic()
             call = asyncio.create_task(way.do(client.get, silent.url.replace("http:", "https:")))
             await asyncio.sleep(0.8)
