@@ -52,15 +52,15 @@ class _AsyncBody(sending.AsyncRest, httpx.AsyncByteStream):
     """The rest of an answer."""
 
 
-class _Once(shared.Once, httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A request's body that can be read only once."""
+class _Sent(shared.Sent, httpx.SyncByteStream, httpx.AsyncByteStream):
+    """A request's body."""
 
 
 PARTNER = shared.Partner(
     library=httpx,
     body=_Body,
     async_body=_AsyncBody,
-    once=_Once,
+    sent=_Sent,
     errors={kind.__name__: kind for kind in (RetriesExhausted, DeadlineExceeded, BudgetExhausted, CircuitOpenError)},
 )
 

@@ -52,15 +52,15 @@ class _AsyncBody(sending.AsyncRest, httpx2.AsyncByteStream):
     """The rest of an answer."""
 
 
-class _Once(shared.Once, httpx2.SyncByteStream, httpx2.AsyncByteStream):
-    """A request's body that can be read only once."""
+class _Sent(shared.Sent, httpx2.SyncByteStream, httpx2.AsyncByteStream):
+    """A request's body."""
 
 
 PARTNER = shared.Partner(
     library=httpx2,
     body=_Body,
     async_body=_AsyncBody,
-    once=_Once,
+    sent=_Sent,
     errors={kind.__name__: kind for kind in (RetriesExhausted, DeadlineExceeded, BudgetExhausted, CircuitOpenError)},
 )
 

@@ -29,14 +29,14 @@ _CLOCKS = ("connect", "read", "write", "pool")
 class Partner:
     """The library, and what it needs of ours as classes of its own.
 
-    body, async_body: streams of the rest of an answer. once: a stream of a request's body that can be read only once.
+    body, async_body: streams of the rest of an answer. sent: a stream of a request's body.
     errors: our errors, which are the library's own too, by the name of ours.
     """
 
     library: ModuleType
     body: type[Any]
     async_body: type[Any]
-    once: type[Any]
+    sent: type[Any]
     errors: dict[str, type[Any]]
 
 
@@ -62,8 +62,8 @@ class HttpxExchange(Exchange):
     """
 
     __slots__ = (
-        "began", "blocking", "broke", "head", "inner", "late", "limit", "partner", "request", "response", "size",
-        "stream",
+        "began", "blocking", "broke", "head", "inner", "late", "limit", "partner", "request", "response", "sent",
+        "size", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -88,6 +88,7 @@ class HttpxExchange(Exchange):
         self.response: Any = None
         self.head: Head | None = None
         self.stream: Any = None
+        self.sent: Sent | None = None
         self.late = self.broke = False
         self.size = 0
 
@@ -109,12 +110,20 @@ class HttpxExchange(Exchange):
             request.method,
             request.url,
             headers=headers,
-            stream=self.partner.once(self.body_begun, request.stream) if self.replay.once else request.stream,
+            stream=self._to_send(),
             extensions=tracing(extensions) if self.blocking else extensions,
         )
         if isinstance(request.stream, self.partner.library.ByteStream):
             made.read()  # so that what signs or records it below finds its content, as without us
         return made
+
+    def _to_send(self) -> Any:
+        """The body that this attempt sends: bytes as they are, all others so that they can be closed after it."""
+        stream = self.request.stream
+        if isinstance(stream, self.partner.library.ByteStream):
+            return stream
+        self.sent = self.partner.sent(self.body_begun if self.replay.once else None, stream)
+        return self.sent
 
     def left(self) -> float:
         """Seconds that the next read or write may take; may be infinite."""
@@ -261,20 +270,37 @@ async def _then_raise_async(chunks: list[bytes], error: Exception) -> AsyncGener
 # ---- the body of a request -------------------------------------------------------------------------------------------
 
 
-class Once:
-    """A request's body that can be read only once; `begun` is called when somebody begins to."""
+class Sent:
+    """A request's body in one attempt, which is closed after it, however far it was read. `begun` is called when
+    somebody begins to; None: nobody wants to know.
+    """
 
-    def __init__(self, begun: Callable[[], None], stream: Any) -> None:
+    def __init__(self, begun: Callable[[], None] | None, stream: Any) -> None:
         self._begun = begun
         self._stream = stream
+        self._chunks: Any = None
 
     def __iter__(self) -> Iterator[bytes]:
-        self._begun()
-        return iter(self._stream)
+        if self._begun is not None:
+            self._begun()
+        self._chunks = iter(self._stream)
+        return self._chunks  # type: ignore[no-any-return]
 
     def __aiter__(self) -> Any:
-        self._begun()
-        return self._stream.__aiter__()
+        if self._begun is not None:
+            self._begun()
+        self._chunks = self._stream.__aiter__()
+        return self._chunks
+
+    def finish(self) -> None:
+        """Closes what was read; a file, or an iterator of the caller's own, is its caller's to close."""
+        if isinstance(self._chunks, Generator):
+            self._chunks.close()
+
+    async def afinish(self) -> None:
+        """As `finish`, in async code."""
+        if isinstance(self._chunks, AsyncGenerator):
+            await self._chunks.aclose()
 
 
 def replay_of_stream(stream: Any, partner: Partner) -> Replay:

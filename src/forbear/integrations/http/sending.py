@@ -76,14 +76,21 @@ def _send(exchange: HttpxExchange) -> Generator[bytes]:
                 return
             yield chunk
     finally:
-        stream, exchange.stream = exchange.stream, None
-        try:
-            for thing in (chunks, stream):
-                if hasattr(thing, "close"):
-                    thing.close()
-        finally:
-            if exchange.head is None:
-                free_lost(exchange.inner)
+        _finish(exchange, chunks)
+
+
+def _finish(exchange: HttpxExchange, chunks: Any) -> None:
+    """Closes the answer and the body that was sent, whatever became of them."""
+    stream, exchange.stream = exchange.stream, None
+    try:
+        for thing in (chunks, stream):
+            if hasattr(thing, "close"):
+                thing.close()
+    finally:
+        if exchange.sent is not None:
+            exchange.sent.finish()
+        if exchange.head is None:
+            free_lost(exchange.inner)
 
 
 class _AsyncSend:
@@ -131,6 +138,8 @@ class _AsyncSend:
                 if hasattr(thing, "aclose"):
                     await thing.aclose()
         finally:
+            if self._exchange.sent is not None:
+                await self._exchange.sent.afinish()
             if self._exchange.head is None:
                 free_lost(self._exchange.inner)
 
