@@ -110,7 +110,7 @@ class Chunks:
 def service() -> Upstream:
     return Upstream(
         "service",
-        requests_per_minute=60_000,
+        requests_per_minute=3_000,  # 20 ms: also on a busy machine the second attempt has to wait
         burst=1,
         max_concurrency=1,
         breaker=CircuitBreaker(5),
@@ -206,7 +206,7 @@ def test_it_leaves_at_once_wherever_it_meets_the_stream(run: Run, mode: str, lea
 
     places = run(main())
     assert {"enter", "chunk", "close", "exit", "hook", "wait", "consumer"} <= set(places)
-    assert 25 <= len(places) <= 60  # one more or less where two things happen at once
+    assert 30 <= len(places) <= 60
 
 
 @pytest.mark.parametrize("mode", MODES)
